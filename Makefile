@@ -1,0 +1,61 @@
+# A virtual environment of its own, with the versions of constraints.txt. It is made again only when
+# pyproject.toml or constraints.txt change. `make PYTHON=/path/to/python test` picks the interpreter.
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install -qq --constraint constraints.txt --editable
+
+# The first interpreter that works and is new enough.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$python && break; done)
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format docs docs-check clean
+
+help:
+	@echo 'make demo        set up, fetch the embedded model, run the comparison on 50 questions'
+	@echo 'make test        set up what the tests need and run them'
+	@echo 'make lint        ruff check, ruff format --check, mypy'
+	@echo 'make format      let ruff format and mend what it can'
+	@echo 'make docs        write docs/configuration.md from the schema'
+	@echo 'make docs-check  fail when docs/configuration.md is not what the schema says'
+	@echo 'make clean       remove the virtual environment and the caches of the tools'
+
+demo: $(VENV)/installed
+	$(BIN)/kvweave models pull smollm2
+	$(BIN)/kvweave bench rag --demo
+
+# Tests take nothing from a model hub, even where there is one.
+test: export HF_HUB_OFFLINE := 1
+test: $(VENV)/installed-dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+docs: $(VENV)/installed
+	$(BIN)/python docs/generate_configuration.py
+
+docs-check: $(VENV)/installed
+	$(BIN)/python docs/generate_configuration.py --check
+
+clean:
+	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@test -n '$(PYTHON)' || { echo 'Python 3.11 or newer is needed: none was found' >&2; exit 1; }
+	@echo 'Setting up $(VENV) (some minutes the first time)'
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(INSTALL) '.[dev]'
+	@touch $@

@@ -1,0 +1,9 @@
+"""The HTTP server in OpenAI's format."""
+
+from __future__ import annotations
+
+from kvweave.api.app import create_app
+from kvweave.api.ports import Engine
+from kvweave.api.server import ServerStartError, run_server
+
+__all__ = ["Engine", "ServerStartError", "create_app", "run_server"]

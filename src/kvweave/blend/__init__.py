@@ -1,0 +1,21 @@
+"""Blending: cached chunk KV put together at new positions, with a few tokens computed again."""
+
+from kvweave.blend.chunks import compute_chunk_kv, kv_layout
+from kvweave.blend.layout import Placement, PromptLayout
+from kvweave.blend.prefill import BlendResult, KVSink, blended_prefill
+from kvweave.blend.selectors import SELECTORS, Selection, Selector
+from kvweave.blend.selfcheck import check_layers
+
+__all__ = [
+    "SELECTORS",
+    "BlendResult",
+    "KVSink",
+    "Placement",
+    "PromptLayout",
+    "Selection",
+    "Selector",
+    "blended_prefill",
+    "check_layers",
+    "compute_chunk_kv",
+    "kv_layout",
+]

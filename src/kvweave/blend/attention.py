@@ -1,0 +1,129 @@
+"""Causal attention of a few rows over a long prompt, without paying for a dense mask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+#: Rows per block. Smaller blocks skip more masked keys, larger ones start fewer kernels.
+ROWS_PER_BLOCK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    rows: slice
+    keys: int
+    mask: torch.Tensor | None  # additive, [rows, keys]; None where every key is visible
+
+
+class CausalRows:
+    """The causal mask of the rows at `positions`, prepared once and used by every layer.
+
+    Row r, at position p, sees exactly the keys 0..p. Rows are cut into blocks, and each block
+    only reads keys up to its last position, so that sorted rows cost about half of a dense mask.
+
+    Args:
+        positions: int64 `[rows]`, ascending, each smaller than `visible`'s length if given.
+        visible: bool `[keys]`, keys that exist; None when all do. Includes the rows themselves.
+    """
+
+    def __init__(
+        self, positions: torch.Tensor, dtype: torch.dtype, visible: torch.Tensor | None = None
+    ) -> None:
+        self._blocks: list[_Block] = []
+        device = positions.device
+        hidden = None
+        if visible is not None:
+            hidden = torch.zeros(len(visible), dtype=dtype, device=device)
+            hidden.masked_fill_(~visible, float("-inf"))
+        on_host = positions.tolist()
+        for start in range(0, len(on_host), ROWS_PER_BLOCK):
+            rows = slice(start, min(start + ROWS_PER_BLOCK, len(on_host)))
+            keys = on_host[rows.stop - 1] + 1
+            if hidden is None and on_host[rows.start] + 1 == keys:
+                mask = None  # one row
+            else:
+                later = torch.arange(keys, device=device) > positions[rows, None]
+                mask = torch.zeros(later.shape, dtype=dtype, device=device)
+                if hidden is not None:
+                    mask += hidden[:keys]
+                mask.masked_fill_(later, float("-inf"))
+            self._blocks.append(_Block(rows, keys, mask))
+
+    def attend(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float
+    ) -> torch.Tensor:
+        """Softmax attention of every row over the keys it may see.
+
+        Args:
+            q: `[heads, rows, head_dim]`, rotated.
+            k, v: `[kv_heads, keys, head_dim]`, keys rotated; key i is position i. Each KV head
+                serves `heads / kv_heads` neighbouring query heads.
+            scale: factor on the scores.
+
+        Returns:
+            `[rows, heads * head_dim]`.
+        """
+        heads, rows, head_dim = q.shape
+        grouped = heads != k.shape[0]
+        if grouped and q.is_cuda:
+            # On CUDA a mask together with grouped heads would fall back to the slow math kernel.
+            k = k.repeat_interleave(heads // k.shape[0], dim=0)
+            v = v.repeat_interleave(heads // v.shape[0], dim=0)
+            grouped = False
+        out = q.new_empty(rows, heads, head_dim)
+        for block in self._blocks:
+            mask = block.mask
+            attended = F.scaled_dot_product_attention(
+                q[None, :, block.rows],
+                k[None, :, : block.keys],
+                v[None, :, : block.keys],
+                attn_mask=None if mask is None else mask[None, None],
+                scale=scale,
+                enable_gqa=grouped,
+            )
+            out[block.rows] = attended[0].transpose(0, 1)
+        return out.view(rows, heads * head_dim)
+
+    def attend_and_observe(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Like `attend`, and tells how strongly each key was attended to.
+
+        Returns:
+            The attention output `[rows, heads * head_dim]`, and fp32 `[keys]`: the largest
+            attention probability that any head of any row gave to each key.
+        """
+        heads, rows, head_dim = q.shape
+        kv_heads, keys, _ = k.shape
+        out = q.new_empty(rows, heads, head_dim)
+        strongest = torch.zeros(keys, dtype=torch.float32, device=q.device)
+        for block in self._blocks:
+            grouped = q[:, block.rows].reshape(kv_heads, -1, head_dim)
+            scores = torch.matmul(grouped, k[:, : block.keys].transpose(1, 2)).float() * scale
+            scores = scores.view(heads, -1, block.keys)
+            if block.mask is not None:
+                scores += block.mask
+            probabilities = scores.softmax(dim=-1)
+            seen = strongest[: block.keys]
+            torch.maximum(seen, probabilities.amax(dim=(0, 1)), out=seen)
+            weights = probabilities.to(v.dtype).view(kv_heads, -1, block.keys)
+            attended = torch.matmul(weights, v[:, : block.keys]).view(heads, -1, head_dim)
+            out[block.rows] = attended.transpose(0, 1)
+        return out.view(rows, heads * head_dim), strongest
+
+
+def full_causal_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """Causal attention of every token over itself and all before it.
+
+    Shapes as in `CausalRows.attend`, with as many rows as keys.
+    """
+    heads, rows, head_dim = q.shape
+    attended = F.scaled_dot_product_attention(
+        q[None], k[None], v[None], is_causal=True, scale=scale, enable_gqa=heads != k.shape[0]
+    )
+    return attended[0].transpose(0, 1).reshape(rows, heads * head_dim)

@@ -1,0 +1,37 @@
+"""What a selector is: the rule that picks which cached tokens are computed again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from kvweave.blend.feed import LayerFeed
+from kvweave.blend.layout import PromptLayout
+from kvweave.models import BlendableModel
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a selector may look at: the prompt, its cached KV and the model.
+
+    budget: how many positions may be chosen, at least 1 and fewer than there are candidates.
+    """
+
+    model: BlendableModel
+    layout: PromptLayout
+    feed: LayerFeed
+    budget: int
+
+
+class Selector(Protocol):
+    """Picks cached tokens to recompute. Stateless: one instance serves all requests."""
+
+    def select(self, selection: Selection) -> torch.Tensor:
+        """int64 positions, at most `selection.budget`, all of them `layout.candidates`."""
+
+
+def strongest(scores: torch.Tensor, candidates: torch.Tensor, budget: int) -> torch.Tensor:
+    """The `budget` candidates (bool `[tokens]`) with the highest `scores` (`[tokens]`)."""
+    return scores.masked_fill(~candidates, float("-inf")).topk(budget).indices

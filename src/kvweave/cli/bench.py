@@ -1,0 +1,128 @@
+"""`kvweave bench`: measure what chunk reuse gains, and what it costs in answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Measure speed and answers with and without reuse.")
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells expect it."""
+
+
+@app.callback()
+def main() -> None:
+    """Measure speed and answers with and without reuse."""
+
+
+@app.command()
+def rag(
+    questions: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many to ask. Default: 50, or the whole data set."),
+    ] = None,
+    prompt_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Length of a prompt in tokens, about. Default: 1800."),
+    ] = None,
+    chunks: Annotated[int, typer.Option(min=1, help="Chunks in each prompt.")] = 8,
+    overlap: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Share of a question's chunks that earlier ones had."),
+    ] = 0.7,
+    arms: Annotated[
+        str | None,
+        typer.Option(help="What to compare. Default: full,prefix,reuse,blend."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the made-up knowledge base.")] = 0,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.jsonl",
+            help='Ask other questions, one a line: {"question", "answers": [..], '
+            '"chunks": [{"id", "text"}, ..]}.',
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for the results. Default: ./kvweave-bench."),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Measure a server that runs already, in place of starting one. A key it wants is "
+            "read from KVWEAVE_API_KEY.",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TOML file for the server that is started."),
+    ] = None,
+    steady: Annotated[
+        bool | None,
+        typer.Option(
+            "--steady/--no-steady",
+            help="Ask every question again, in another chunk order, when all chunks are cached. "
+            "On by default.",
+        ),
+    ] = None,
+    demo: Annotated[
+        bool,
+        typer.Option(
+            help="A quick look: arms full,blend, prompts of 1200 tokens, no steady pass, results "
+            "in ./kvweave-demo."
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")
+    ] = False,
+) -> None:
+    """Answer questions over retrieved chunks in several ways, and compare times and answers.
+
+    Starts a server of its own with an empty cache, unless --base-url names one. Ctrl-C stops it
+    and keeps what was measured so far. For example:
+
+    - `kvweave bench rag --demo`
+    - `kvweave bench rag --questions 20 --arms full,blend --out results`
+    - `kvweave bench rag --dataset questions.jsonl --base-url http://127.0.0.1:8080`
+    """
+    import signal
+
+    from rich.console import Console
+
+    from kvweave.bench import ARMS, BenchError, RagSettings, parse_arms, print_tables, run_rag
+
+    if base_url and config:
+        raise BenchError("--config is for a server that is started; leave it out with --base-url")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop as on Ctrl-C
+    settings = RagSettings(
+        out=out or Path("kvweave-demo" if demo else "kvweave-bench"),
+        arms=parse_arms(arms if arms is not None else "full,blend" if demo else ",".join(ARMS)),
+        questions=questions,
+        prompt_tokens=prompt_tokens or (1200 if demo else 1800),
+        chunks=chunks,
+        overlap=overlap,
+        seed=seed,
+        steady=steady if steady is not None else not demo,
+        dataset=dataset,
+        base_url=base_url,
+        config=config,
+    )
+    messages = Console(stderr=True)
+    report = run_rag(settings, messages)
+    if as_json:
+        typer.echo(report.to_json())
+    else:
+        print_tables(Console(), report.phases)
+    messages.print(f"Written to {settings.out}: report.md, plot.png, result.json", markup=False)
+    stopped = report.run.stopped
+    if stopped:
+        messages.print(f"Incomplete: {stopped}", style="bold yellow", markup=False)
+        raise typer.Exit(INTERRUPTED if stopped == "interrupted" else 1)
+    if failed := report.failures:
+        messages.print(f"{failed} requests failed, see result.json", style="bold yellow")
+        raise typer.Exit(1)

@@ -1,0 +1,71 @@
+"""`kvweave serve`: the HTTP server with its embedded engine."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TOML file to read. Without: the defaults.")
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on, in place of server.host.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Port, in place of server.port. 0: any free one."),
+    ] = None,
+) -> None:
+    """Serve a model over HTTP, in OpenAI's format, until Ctrl-C.
+
+    - `kvweave serve`
+    - `kvweave serve --config kvweave.toml --port 9000`
+    """
+    from kvweave.config import load_config
+
+    loaded = load_config(config)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    for noisy in ("httpx", "ContinuousBatchingLogger"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+    from kvweave.api import create_app, run_server
+    from kvweave.engine.build import build_engine
+    from kvweave.metrics import HitRateLog, Metrics
+    from kvweave.prompt import ChunkRegistry, PromptBuilder
+
+    log = logging.getLogger("kvweave")
+    metrics = Metrics()
+    log.info("loading model %s", loaded.model.model_id)
+    engine = build_engine(loaded, metrics)
+    registry = ChunkRegistry()
+    builder = PromptBuilder(
+        engine.tokenizer,
+        min_chunk_tokens=loaded.prompt.min_chunk_tokens,
+        order_chunks=loaded.prompt.order_chunks,
+        registry=registry,
+    )
+    app = create_app(
+        engine,
+        builder,
+        registry,
+        lambda: metrics.render(engine.tier_stats(), engine.pending_chunks()),
+    )
+    hit_rate_log = HitRateLog(metrics, loaded.metrics.log_interval_sec)
+    if loaded.metrics.enable_hit_rate_log:
+        hit_rate_log.start()
+    engine.start()
+    try:
+        run_server(
+            app,
+            host if host is not None else loaded.server.host,
+            port if port is not None else loaded.server.port,
+        )
+    finally:
+        engine.stop()
+        if loaded.metrics.enable_hit_rate_log:
+            hit_rate_log.stop()

@@ -1,0 +1,38 @@
+"""The configuration: one TOML schema, in which every key has a default."""
+
+from __future__ import annotations
+
+from kvweave.config.load import ConfigError, load_config, parse_config
+from kvweave.config.render import effective_toml, toml_value
+from kvweave.config.schema import (
+    GB,
+    Config,
+    EngineConfig,
+    KVCacheConfig,
+    MetricsConfig,
+    ModelConfig,
+    PromptConfig,
+    ServerConfig,
+    allowed_values,
+    cache_home,
+    sections,
+)
+
+__all__ = [
+    "GB",
+    "Config",
+    "ConfigError",
+    "EngineConfig",
+    "KVCacheConfig",
+    "MetricsConfig",
+    "ModelConfig",
+    "PromptConfig",
+    "ServerConfig",
+    "allowed_values",
+    "cache_home",
+    "effective_toml",
+    "load_config",
+    "parse_config",
+    "sections",
+    "toml_value",
+]

@@ -1,0 +1,135 @@
+"""Reading a configuration, with errors that say what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from kvweave.config.render import toml_value
+from kvweave.config.schema import Config, allowed_values, conflicts, sections
+from kvweave.errors import KvweaveError
+
+
+class ConfigError(KvweaveError):
+    """A configuration that cannot be used. The message lists every wrong key at once."""
+
+
+def load_config(path: Path | str | None = None) -> Config:
+    """Reads a TOML file. Without one, every key has its default.
+
+    Raises ConfigError when the file cannot be read, is no TOML, or holds unknown keys or wrong
+    values.
+    """
+    if path is None:
+        return Config()
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{path}, line {line}: is not UTF-8 text") from error
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}, {_toml_problem(str(error), text)}") from error
+    return parse_config(data, source=str(path))
+
+
+def parse_config(data: Mapping[str, Any], *, source: str) -> Config:
+    """Checks values that are already read. `source` is what errors call them, such as a file name.
+
+    Raises ConfigError.
+    """
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        problems = _problems(error, data)
+        shown = problems if len(problems) == 1 else [f"{len(problems)} problems", *problems]
+        raise ConfigError(f"{source}: " + "\n  ".join(shown)) from error
+
+
+def _toml_problem(message: str, text: str) -> str:
+    """Turns "Invalid value (at line 3, column 5)" into "line 3, column 5: invalid value"."""
+    found = re.fullmatch(r"(.*) \(at (line \d+, column \d+|end of document)\)", message, re.DOTALL)
+    what, where = found.groups() if found else (message, "end of document")
+    if where == "end of document":
+        where = f"line {len(text.rstrip().splitlines()) or 1}"
+    return f"{where}: is not valid TOML: {what[:1].lower()}{what[1:]}"
+
+
+def _problems(error: ValidationError, data: Mapping[str, Any]) -> list[str]:
+    """One line for each wrong key, then one for each pair of values that do not go together."""
+    problems: list[str] = []
+    wrong: set[str] = set()
+    for detail in error.errors(include_url=False):
+        path = [str(part) for part in detail["loc"]]
+        if path:
+            wrong.add(".".join(path[:2]))
+            problems.append(_key_problem(path, detail["type"], detail["input"], detail["msg"]))
+    # pydantic compares keys with each other only when each is right alone, so look at the rest.
+    rest = {
+        name: {key: value for key, value in section.items() if f"{name}.{key}" not in wrong}
+        for name, section in data.items()
+        if name in Config.model_fields and isinstance(section, Mapping)
+    }
+    parts: dict[str, Any] = {
+        name: model.model_validate(rest.get(name, {})) for name, _, model in sections()
+    }
+    found = conflicts(Config.model_construct(**parts))
+    return problems + [text for keys, text in found.items() if not keys & wrong]
+
+
+def _key_problem(path: list[str], kind: str, value: object, message: str) -> str:
+    name = ".".join(path)
+    if kind == "extra_forbidden":
+        missing = "section" if isinstance(value, Mapping) and not path[1:] else "key"
+        return f"{name} is not a known {missing}; {_nearest(path)}"
+    if not path[1:]:
+        return f"{name} is a section: its keys belong below a line [{name}]"
+    given = f"{name} = {_shown(value)}"
+    if kind == "value_error":
+        return f"{given}: {message.removeprefix('Value error, ')}"
+    models = {section: model for section, _, model in sections()}
+    return f"{given}: must be {allowed_values(models[path[0]], path[1])}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{ .. }"
+    if isinstance(value, list):
+        return "[ .. ]"
+    try:
+        return toml_value(value)
+    except TypeError:  # not from TOML, such as None
+        return repr(value)
+
+
+def _nearest(path: list[str]) -> str:
+    """What to write in place of an unknown key or section."""
+    keys = {
+        f"{section}.{key}": key for section, _, model in sections() for key in model.model_fields
+    }
+    if path[1:]:
+        siblings = {name: key for name, key in keys.items() if name.startswith(f"{path[0]}.")}
+    else:
+        siblings = {section: section for section in Config.model_fields}
+    near = (
+        _close(path[-1], keys, cutoff=1.0)  # the right key in a wrong section
+        or _close(path[-1], siblings, cutoff=0.6)
+        or _close(path[-1], keys, cutoff=0.75)
+    )
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return f"known are {', '.join(siblings.values())}"
+
+
+def _close(word: str, names: Mapping[str, str], cutoff: float) -> list[str]:
+    found = difflib.get_close_matches(word, names.values(), n=2, cutoff=cutoff)
+    return [name for name, last in names.items() if last in found]

@@ -1,0 +1,235 @@
+"""The schema: every section and key with its default, limits and meaning."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+
+GB = 10**9
+"""Bytes in one GB, as the `*_gb` keys count it."""
+
+
+def cache_home() -> Path:
+    """The folder for everything kvweave can make again: `$XDG_CACHE_HOME` or `~/.cache`."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # An empty or relative value has to be ignored, says the XDG base directory specification.
+    return (base if base.is_absolute() else Path.home() / ".cache") / "kvweave"
+
+
+def _expand_home(value: object) -> object:
+    if not isinstance(value, str) or not value.startswith("~"):
+        return value
+    try:
+        return str(Path(value).expanduser())
+    except RuntimeError as error:
+        raise ValueError("names a home folder that is not known here") from error
+
+
+def _absolute_path(value: object) -> object:
+    value = _expand_home(value)
+    if not isinstance(value, (str, Path)) or not str(value):
+        return value
+    if "\0" in str(value):
+        raise ValueError("must be a path, which cannot contain a NUL character")
+    return Path(value).absolute()
+
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+TextOrPath = Annotated[Text, BeforeValidator(_expand_home)]
+AbsolutePath = Annotated[Path, BeforeValidator(_absolute_path)]
+
+
+class _Section(BaseModel):
+    # Strict: `"0.15"` is no number and `true` no integer, so that a slip is seen and not guessed.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class ModelConfig(_Section):
+    model_id: TextOrPath = Field(
+        "smollm2",
+        description="The model: a local folder, a hub name, or `smollm2`, the small model that "
+        "comes from a Python package.",
+    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto",
+        description="The type of the weights and of the KV cache. `auto`: float32 on a CPU, the "
+        "type that the weights are stored in elsewhere.",
+    )
+    max_model_len: int = Field(
+        8192, ge=1, description="The longest prompt and answer together, in tokens."
+    )
+
+
+class KVCacheConfig(_Section):
+    gpu_kv_pool_gb: float = Field(
+        1.0,
+        ge=0,
+        description="Limit of the `gpu` tier in GB (10^9 bytes): chunk KV kept on the engine's "
+        "device, or in its own memory where there is no GPU. 0 switches the tier off.",
+    )
+    cpu_kv_pool_gb: float = Field(
+        2.0,
+        ge=0,
+        description="Limit of the `cpu` tier in GB (10^9 bytes): chunk KV kept in host memory. "
+        "0 switches the tier off.",
+    )
+    ssd_cache_dir: AbsolutePath = Field(
+        default_factory=lambda: cache_home() / "kv",
+        description="The folder of the `ssd` tier, made when it is missing. By default it lies in "
+        "the user's cache folder: `$XDG_CACHE_HOME`, or `~/.cache` where that is not set.",
+    )
+    ssd_cache_max_gb: float = Field(
+        10.0,
+        ge=0,
+        description="Limit of the `ssd` tier in GB (10^9 bytes). 0 switches the tier off.",
+    )
+    eviction_policy: Literal["lru"] = Field(
+        "lru",
+        description="Which chunk KV leaves a full tier first. `lru`: the least recently used.",
+    )
+    recompute_ratio: float = Field(
+        0.15,
+        ge=0,
+        le=1,
+        description="The share of the cached chunk tokens that is computed again in each prompt. "
+        "0: none; 1: all, which equals a full prefill.",
+    )
+    pipeline_overlap: bool = Field(
+        True, description="Load the KV of the next layer while this one computes."
+    )
+    selector: Literal["none", "random", "chunk_heads", "kv_deviation", "query_attention"] = Field(
+        "query_attention",
+        description="How the tokens to compute again are picked. `query_attention`: those that the "
+        "question attends to most; `kv_deviation`: those whose cached values are most wrong; "
+        "`chunk_heads`: the first of each chunk; `random` and `none` are there to compare with.",
+    )
+
+
+class PromptConfig(_Section):
+    min_chunk_tokens: int = Field(
+        16, ge=1, description="Shorter chunks, in tokens, are not cached: they join the fresh text."
+    )
+    order_chunks: Literal["as_given", "by_id"] = Field(
+        "as_given",
+        description="The order of the chunks in the prompt. `by_id` sorts them, so that equal sets "
+        "give equal prompts.",
+    )
+
+
+class EngineConfig(_Section):
+    threads: int = Field(0, ge=0, description="CPU threads that compute. 0: one per core.")
+    max_batch_tokens: int = Field(
+        2048, ge=1, description="The most tokens computed in one step, over all requests."
+    )
+    kv_pages_tokens: int = Field(
+        16384,
+        ge=1,
+        description="Capacity of the engine's page pool, in tokens: the prompts and answers of all "
+        "running requests share it.",
+    )
+    max_waiting_requests: int = Field(
+        64,
+        ge=0,
+        description="Requests that may wait for a place. A further one is turned away (HTTP 429).",
+    )
+
+
+class ServerConfig(_Section):
+    host: Text = Field(
+        "127.0.0.1",
+        description="The address to listen on. The default is reached from this machine only.",
+    )
+    port: int = Field(
+        8080, ge=0, le=65535, description="The TCP port to listen on. 0: any free one."
+    )
+
+
+class MetricsConfig(_Section):
+    enable_hit_rate_log: bool = Field(
+        True, description="Log hit rates per tier and time to first token at intervals."
+    )
+    log_interval_sec: float = Field(60.0, gt=0, description="Seconds between two such log lines.")
+
+
+class Config(_Section):
+    """The whole configuration. Immutable; every key has a default."""
+
+    model: ModelConfig = Field(default_factory=ModelConfig, description="What is served.")
+    kv_cache: KVCacheConfig = Field(
+        default_factory=KVCacheConfig,
+        description="Where chunk KV is kept and how much of it is computed again.",
+    )
+    prompt: PromptConfig = Field(
+        default_factory=PromptConfig, description="How messages become chunks."
+    )
+    engine: EngineConfig = Field(
+        default_factory=EngineConfig, description="The engine inside the server."
+    )
+    server: ServerConfig = Field(default_factory=ServerConfig, description="The HTTP server.")
+    metrics: MetricsConfig = Field(default_factory=MetricsConfig, description="What is logged.")
+
+    @model_validator(mode="after")
+    def _checkconflicts(self) -> Config:
+        if found := conflicts(self):
+            raise ValueError("; ".join(found.values()))
+        return self
+
+
+def conflicts(config: Config) -> dict[frozenset[str], str]:
+    """Pairs of keys whose values are allowed alone but not together, each with what to do."""
+    model, engine, prompt = config.model, config.engine, config.prompt
+    found = {}
+    if model.max_model_len > engine.kv_pages_tokens:
+        found[frozenset({"model.max_model_len", "engine.kv_pages_tokens"})] = (
+            f"model.max_model_len = {model.max_model_len} does not fit into "
+            f"engine.kv_pages_tokens = {engine.kv_pages_tokens}: lower the first or raise the other"
+        )
+    if prompt.min_chunk_tokens > model.max_model_len:
+        found[frozenset({"prompt.min_chunk_tokens", "model.max_model_len"})] = (
+            f"prompt.min_chunk_tokens = {prompt.min_chunk_tokens} is more than "
+            f"model.max_model_len = {model.max_model_len}: no chunk could ever be cached"
+        )
+    return found
+
+
+def sections() -> Iterator[tuple[str, str, type[BaseModel]]]:
+    """Yields name, description and model of each section, in the schema's order."""
+    for name, field in Config.model_fields.items():
+        assert isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+        yield name, field.description or "", field.annotation
+
+
+@functools.cache
+def _properties(section: type[BaseModel]) -> dict[str, dict[str, Any]]:
+    properties: dict[str, dict[str, Any]] = section.model_json_schema()["properties"]
+    return properties
+
+
+def allowed_values(section: type[BaseModel], key: str) -> str:
+    """Says in words what `key` may be set to, as in "a number from 0 to 1"."""
+    schema = _properties(section)[key]
+    if values := schema.get("enum", [schema["const"]] if "const" in schema else None):
+        quoted = [f'"{value}"' for value in values]
+        return " or ".join([", ".join(quoted[:-1]), quoted[-1]] if quoted[1:] else quoted)
+    if schema["type"] == "boolean":
+        return "true or false"
+    if schema["type"] == "string":
+        return "a path" if schema.get("format") == "path" else "a text that is not empty"
+    kind = "a whole number" if schema["type"] == "integer" else "a number"
+    if "exclusiveMinimum" in schema:
+        return f"{kind} above {schema['exclusiveMinimum']:g}"
+    if "maximum" in schema:
+        return f"{kind} from {schema['minimum']:g} to {schema['maximum']:g}"
+    return f"{kind} of at least {schema['minimum']:g}"

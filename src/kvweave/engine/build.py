@@ -1,0 +1,83 @@
+"""From a configuration to a running engine: tiers, model, metrics."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+
+from kvweave.blend import kv_layout
+from kvweave.config import GB, Config
+from kvweave.engine.embedded import EmbeddedEngine
+from kvweave.engine.loading import LoadedModel, load_model
+from kvweave.kv import ChunkCache, KVLayout, MemoryTier, SSDTier, Tier, make_policy
+from kvweave.metrics import Metrics
+from kvweave.models.embedded import resolve_model
+
+log = logging.getLogger(__name__)
+
+
+def build_engine(config: Config, metrics: Metrics) -> EmbeddedEngine:
+    """Load the configured model and put an engine around it; `start` is left to the caller.
+
+    Raises:
+        UnsupportedModel, OSError: the model cannot be served or read.
+    """
+    if config.engine.threads:
+        torch.set_num_threads(config.engine.threads)
+    model_id = config.model.model_id
+    loaded = load_model(resolve_model(model_id), served_name(model_id), config.model.dtype)
+    return engine_around(loaded, config, metrics)
+
+
+def engine_around(loaded: LoadedModel, config: Config, metrics: Metrics) -> EmbeddedEngine:
+    """An engine for a model that is loaded already."""
+    kv = config.kv_cache
+    limits = [config.model.max_model_len, loaded.model.config.max_position_embeddings]
+    return EmbeddedEngine(
+        loaded,
+        ChunkCache(build_tiers(config, kv_layout(loaded.blendable), loaded.blendable.device)),
+        metrics,
+        max_model_len=min(limits),
+        recompute_ratio=kv.recompute_ratio,
+        selector=kv.selector,
+        overlap=kv.pipeline_overlap,
+        pages_tokens=config.engine.kv_pages_tokens,
+        max_batch_tokens=config.engine.max_batch_tokens,
+        max_waiting=config.engine.max_waiting_requests,
+    )
+
+
+def build_tiers(config: Config, layout: KVLayout, device: torch.device) -> list[Tier]:
+    """The configured tiers, fastest first. A tier of size 0 is left out.
+
+    A cache folder that cannot be used costs the `ssd` tier and one log line, not the service.
+    """
+    kv = config.kv_cache
+    on_gpu = device.type == "cuda"
+    tiers: list[Tier] = []
+    if kv.gpu_kv_pool_gb:
+        policy = make_policy(kv.eviction_policy)
+        tiers.append(MemoryTier("gpu", int(kv.gpu_kv_pool_gb * GB), policy, device))
+    if kv.cpu_kv_pool_gb:
+        policy = make_policy(kv.eviction_policy)
+        capacity = int(kv.cpu_kv_pool_gb * GB)
+        tiers.append(MemoryTier("cpu", capacity, policy, pin_memory=on_gpu))
+    if kv.ssd_cache_max_gb:
+        policy = make_policy(kv.eviction_policy)
+        capacity = int(kv.ssd_cache_max_gb * GB)
+        try:
+            tiers.append(SSDTier(kv.ssd_cache_dir, capacity, policy, layout, pin_memory=on_gpu))
+        except OSError as error:
+            log.error(
+                "ssd tier off: cannot use kv_cache.ssd_cache_dir %s (%s); mend the folder's "
+                "permissions or choose another, then restart",
+                kv.ssd_cache_dir,
+                error.strerror or error,
+            )
+    return tiers
+
+
+def served_name(model_id: str) -> str:
+    """What clients call the model: a hub name as it is, a folder by its last part."""
+    return model_id.rstrip("/").rsplit("/", 1)[-1] if model_id.startswith(("/", ".")) else model_id

@@ -1,0 +1,38 @@
+"""Chunk KV: what it is called, what it looks like in bytes, and the tiers where it lies."""
+
+from kvweave.kv.chunk import (
+    TIER_NAMES,
+    ChunkKV,
+    ChunkLease,
+    ChunkUnreadable,
+    MemoryLease,
+    TierName,
+)
+from kvweave.kv.eviction import POLICIES, EvictionPolicy, make_policy
+from kvweave.kv.hierarchy import ChunkCache, Lookup, MissReason
+from kvweave.kv.identity import LAYOUT_VERSION, ChunkRef, chunk_ref
+from kvweave.kv.layout import KVLayout
+from kvweave.kv.tiers import MemoryTier, SSDTier, Tier, TierStats
+
+__all__ = [
+    "LAYOUT_VERSION",
+    "POLICIES",
+    "TIER_NAMES",
+    "ChunkCache",
+    "ChunkKV",
+    "ChunkLease",
+    "ChunkRef",
+    "ChunkUnreadable",
+    "EvictionPolicy",
+    "KVLayout",
+    "Lookup",
+    "MemoryLease",
+    "MemoryTier",
+    "MissReason",
+    "SSDTier",
+    "Tier",
+    "TierName",
+    "TierStats",
+    "chunk_ref",
+    "make_policy",
+]

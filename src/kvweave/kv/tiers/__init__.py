@@ -1,0 +1,7 @@
+"""The places where chunk KV lies."""
+
+from kvweave.kv.tiers.base import Tier, TierStats
+from kvweave.kv.tiers.memory import MemoryTier
+from kvweave.kv.tiers.ssd import SSDTier
+
+__all__ = ["MemoryTier", "SSDTier", "Tier", "TierStats"]

@@ -1,0 +1,55 @@
+"""What every tier can do. The hierarchy is written against this alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kvweave.kv.chunk import ChunkKV, ChunkLease, TierName
+
+
+@dataclass(frozen=True, slots=True)
+class TierStats:
+    """A tier's fill at one moment: chunks held, bytes really used, and the hard limit in bytes."""
+
+    chunks: int
+    used_bytes: int
+    capacity_bytes: int
+
+
+class Tier(Protocol):
+    """One place where chunk KV lies, under a hard limit in bytes. Thread-safe.
+
+    A tier may lose a chunk at any time (eviction, a broken disk); it never returns wrong bytes.
+    """
+
+    @property
+    def name(self) -> TierName: ...
+
+    def lease(self, key: str, token_ids: Sequence[int]) -> ChunkLease | None:
+        """The chunk stored under `key`, pinned, or None. None too if its ids are not `token_ids`.
+
+        Counts as a use for eviction.
+        """
+
+    def contains(self, key: str) -> bool:
+        """Whether `key` is held. Not a use."""
+
+    def put(self, chunk: ChunkKV) -> list[ChunkKV]:
+        """Store `chunk`, making room by eviction; a chunk that cannot fit is not stored.
+
+        Returns:
+            The evicted chunks that can still be demoted to a lower tier (memory tiers).
+        """
+
+    def discard(self, key: str) -> None:
+        """Forget `key` if it is held."""
+
+    def clear(self) -> int:
+        """Forget everything not in use; returns the number of chunks dropped."""
+
+    def stats(self) -> TierStats: ...
+
+    def close(self) -> None:
+        """Finish pending work and free the memory. No call may follow."""

@@ -1,0 +1,50 @@
+"""What makes two models the same for the cache: a digest of all that their KV depends on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+import xxhash
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from kvweave.digest import digest_fields
+
+_CHUNK_ELEMENTS = 1 << 24
+
+
+def model_identity(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Digest of weights (as loaded, so dtype and adapters count), config, tokenizer and template.
+
+    The weights are digested from memory: about 0.1 s per GB on the host.
+    """
+    weights = xxhash.xxh3_128()
+    with torch.no_grad():
+        for name, tensor in sorted(model.state_dict().items()):
+            weights.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
+            flat = tensor.detach().reshape(-1)
+            for piece in flat.split(_CHUNK_ELEMENTS):
+                weights.update(memoryview(piece.contiguous().cpu().view(torch.uint8).numpy()))
+    return digest_fields(
+        weights.digest(),
+        _json({"config": _math_config(model.config), "dtype": str(model.dtype)}),
+        tokenizer_digest(tokenizer).encode(),
+    )
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Digest of the tokenizer's whole definition and of its chat template."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    definition = backend.to_str() if backend is not None else _json(tokenizer.get_vocab()).decode()
+    return digest_fields(definition.encode(), str(tokenizer.chat_template or "").encode())
+
+
+def _math_config(config: Any) -> dict[str, Any]:
+    """The config's entries that change what is computed; names and versions do not."""
+    ignored = {"_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype"}
+    return {k: v for k, v in config.to_dict().items() if k not in ignored}
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, default=str).encode()

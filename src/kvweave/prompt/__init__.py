@@ -1,0 +1,34 @@
+"""Chat messages to segments to token ids."""
+
+from __future__ import annotations
+
+from kvweave.prompt.builder import PromptBuilder
+from kvweave.prompt.content import ChunkOrder, chunk_digest
+from kvweave.prompt.errors import PromptError, UnsupportedTokenizer
+from kvweave.prompt.messages import (
+    Document,
+    Message,
+    MessageRole,
+    parse_documents,
+    parse_messages,
+)
+from kvweave.prompt.registry import ChunkMatch, ChunkRegistry
+from kvweave.prompt.segments import Prompt, Role, Segment
+
+__all__ = [
+    "ChunkMatch",
+    "ChunkOrder",
+    "ChunkRegistry",
+    "Document",
+    "Message",
+    "MessageRole",
+    "Prompt",
+    "PromptBuilder",
+    "PromptError",
+    "Role",
+    "Segment",
+    "UnsupportedTokenizer",
+    "chunk_digest",
+    "parse_documents",
+    "parse_messages",
+]

@@ -1,0 +1,223 @@
+"""Chat messages to prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, cast
+
+from kvweave.prompt.content import Chunk, ChunkOrder, ContentSplitter
+from kvweave.prompt.encoder import PieceEncoder
+from kvweave.prompt.errors import PromptError, UnsupportedTokenizer
+from kvweave.prompt.marks import MangledMark, Marks
+from kvweave.prompt.messages import Document, Message
+from kvweave.prompt.registry import ChunkRegistry
+from kvweave.prompt.segments import Prompt, Segment
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class PromptBuilder:
+    """Builds prompts in which a chunk's ids are the same wherever it stands. Thread-safe.
+
+    The tokenizer's chat template is rendered once, with a mark in place of each chunk. The rendered
+    text is cut at the marks, each piece is encoded alone, and the ids are spliced. Content that is
+    not a chunk reaches the template as it is, so that templates which trim, split or inspect it
+    work as always; a chunk is put back verbatim, also where the template would have trimmed it.
+
+    Special tokens come from the template only. Chunks are encoded with special tokens off. Fresh
+    text is encoded together with the template text around it, as usual, except where it spells out
+    a special token: that spot alone is marked too, and encoded as plain characters. So only text
+    that tries to write a special token gets seams of its own. Added tokens that are not special,
+    such as `<think>`, are ordinary vocabulary and stay what they are.
+
+    Chunk KV is computed after a shared prefix: the template rendered for the leading system
+    messages and the beginning of a user message, up to where the user's text, or a chunk within
+    the system messages, would start. It does not depend on any later message. A prompt that begins
+    with this text gets it as a `system` segment.
+
+    Args:
+        tokenizer: the model's tokenizer, with a chat template and a fast implementation.
+        min_chunk_tokens: shorter chunks join the fresh text around them.
+        order_chunks: `by_id` sorts each run of consecutive chunks by chunk id, so that equal sets
+            give equal prompts.
+        registry: texts that are chunks wherever they occur.
+
+    Raises:
+        UnsupportedTokenizer: the tokenizer has no chat template or no fast implementation.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        min_chunk_tokens: int = 16,
+        order_chunks: ChunkOrder = "as_given",
+        registry: ChunkRegistry,
+    ) -> None:
+        if not tokenizer.chat_template:
+            raise UnsupportedTokenizer(
+                "the model's tokenizer has no chat template; take the instruct or chat version"
+            )
+        self._tokenizer = tokenizer
+        self._encoder = PieceEncoder(tokenizer)
+        self._splitter = ContentSplitter(
+            self._encoder, registry, min_chunk_tokens=min_chunk_tokens, order_chunks=order_chunks
+        )
+        self._min_chunk_tokens = min_chunk_tokens
+
+    @property
+    def min_chunk_tokens(self) -> int:
+        """Length in tokens below which a text is not a chunk."""
+        return self._min_chunk_tokens
+
+    def build(
+        self, messages: Sequence[Message], documents: Sequence[Document] | None = None
+    ) -> Prompt:
+        """The prompt for `messages`, ending where the assistant's answer begins.
+
+        `documents` are put at the start of the last user message.
+
+        Raises:
+            PromptError: there is nothing to build from, a text is not valid Unicode, or the chat
+                template refuses the messages.
+        """
+        documents = documents or ()
+        if not messages:
+            raise PromptError("must hold at least one message", "messages")
+        _check_unicode(messages, documents)
+        last_user = _last_index_of_role(messages, "user")
+        if documents and last_user is None:
+            raise PromptError("need a user message to stand in; there is none", "documents")
+        texts = [part for message in messages for part in message.parts]
+        texts += [document.chunk_text for document in documents]
+        marks = _ChatMarks(
+            chunks=Marks(texts, delimiters=("\ue000", "\ue001")),
+            special=Marks(texts, delimiters=("\ue002", "\ue003")),
+        )
+        conversation = [
+            {
+                "role": message.role,
+                "content": self._marked_content(
+                    self._splitter.split(message, documents if index == last_user else ()), marks
+                ),
+            }
+            for index, message in enumerate(messages)
+        ]
+        try:
+            return self._splice(conversation, marks)
+        except MangledMark:
+            raise PromptError(
+                "the model's chat template changes the text it is given, so chunks and spelt-out "
+                "special tokens in it cannot be put back; send content without them",
+                "messages",
+            ) from None
+
+    def prefix_ids(self, system: str | None = None) -> tuple[int, ...]:
+        """Ids of the prefix that prompts with this system message share.
+
+        Raises:
+            PromptError: as for `build`.
+        """
+        messages = [Message("user", "")]
+        if system is not None:
+            messages.insert(0, Message("system", system))
+        return self.build(messages).prefix_ids
+
+    def encode_chunk(self, text: str) -> tuple[int, ...]:
+        """The ids that `text` has as a chunk, in every prompt."""
+        return self._encoder.encode_text(text)
+
+    def _marked_content(self, pieces: Iterable[str | Chunk], marks: _ChatMarks) -> str:
+        """The content as the template gets it: chunks and spelt-out special tokens are marked."""
+        marked: list[str] = []
+        for piece in pieces:
+            if isinstance(piece, Chunk):
+                marked.append(marks.chunks.mark(piece))
+                continue
+            for stretch, is_special in self._encoder.split_special(piece):
+                marked.append(marks.special.mark(stretch) if is_special else stretch)
+        return "".join(marked)
+
+    def _splice(self, conversation: list[dict[str, str]], marks: _ChatMarks) -> Prompt:
+        head, rest = marks.chunks.split(self._render(conversation))
+        prefix = self._prefix_text(conversation, marks)
+        prefix_ids = self._encode_run(prefix, marks, at_start=True)
+        segments: list[Segment] = []
+        if head.startswith(prefix):
+            segments.append(Segment("system", prefix_ids))
+            segments.append(Segment("fresh", self._encode_run(head[len(prefix) :], marks)))
+        else:
+            segments.append(Segment("fresh", self._encode_run(head, marks, at_start=True)))
+        for chunk, literal in rest:
+            if chunk is not None:
+                segments.append(Segment("chunk", chunk.token_ids, chunk.chunk_id))
+            segments.append(Segment("fresh", self._encode_run(literal, marks)))
+        prompt = Prompt(tuple(s for s in segments if s.token_ids), prefix_ids)
+        if not prompt.segments:
+            raise PromptError("make an empty prompt", "messages")
+        return prompt
+
+    def _prefix_text(self, conversation: list[dict[str, str]], marks: _ChatMarks) -> str:
+        leading = list(takewhile(lambda message: message["role"] == "system", conversation))
+        user = {"role": "user", "content": marks.chunks.mark(None)}
+        head, rest = marks.chunks.split(self._render([*leading, user]))
+        return head if rest else ""
+
+    def _render(self, conversation: list[dict[str, str]]) -> str:
+        try:
+            rendered = self._tokenizer.apply_chat_template(
+                conversation, tokenize=False, add_generation_prompt=True
+            )
+        except Exception as error:  # the template is the model's code and may raise anything
+            raise PromptError(
+                f"the model's chat template refuses them: {error}", "messages"
+            ) from error
+        return cast(str, rendered)
+
+    def _encode_run(
+        self, run: str, marks: _ChatMarks, *, at_start: bool = False
+    ) -> tuple[int, ...]:
+        """Ids of rendered text without chunks."""
+        literal, rest = marks.special.split(run)
+        ids = list(self._encoder.encode_literal(literal, at_start=at_start))
+        for special, literal in rest:
+            ids += self._encoder.encode_text(special)
+            ids += self._encoder.encode_literal(literal)
+        return tuple(ids)
+
+
+@dataclass(frozen=True, slots=True)
+class _ChatMarks:
+    """The marks of one prompt."""
+
+    chunks: Marks[Chunk | None]  # None stands where the shared prefix ends
+    special: Marks[str]  # special tokens spelt out by the input
+
+
+def _last_index_of_role(messages: Sequence[Message], role: str) -> int | None:
+    return max((i for i, message in enumerate(messages) if message.role == role), default=None)
+
+
+def _check_unicode(messages: Sequence[Message], documents: Sequence[Document]) -> None:
+    """Raise for lone surrogates, which JSON can spell but no tokenizer can encode."""
+    for index, message in enumerate(messages):
+        if isinstance(message.content, str):
+            _check_encodes(message.content, f"messages[{index}].content")
+        else:
+            for part, text in enumerate(message.content):
+                _check_encodes(text, f"messages[{index}].content[{part}].text")
+    for index, document in enumerate(documents):
+        for field in ("id", "title", "text"):
+            _check_encodes(getattr(document, field) or "", f"documents[{index}].{field}")
+
+
+def _check_encodes(text: str, path: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise PromptError(
+            f"is not valid Unicode: a lone surrogate at character {error.start}", path
+        ) from None

@@ -1,0 +1,118 @@
+"""Which stretches of a message's content are chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Literal
+
+from blake3 import blake3
+
+from kvweave.prompt.encoder import PieceEncoder
+from kvweave.prompt.messages import Document, Message
+from kvweave.prompt.registry import ChunkRegistry
+
+ChunkOrder = Literal["as_given", "by_id"]
+
+_DIGEST_CHARS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stretch of content that is a chunk, and its ids, encoded alone."""
+
+    text: str
+    chunk_id: str
+    token_ids: tuple[int, ...]
+
+
+class ContentSplitter:
+    """Cuts the content of messages into fresh text and chunks. Thread-safe.
+
+    Chunks are: each text part but the last of a user or tool message; each document; and each
+    stretch of other text in user, tool and system messages that equals a registered chunk. What
+    encodes to fewer than `min_chunk_tokens` ids joins the fresh text around it.
+    """
+
+    def __init__(
+        self,
+        encoder: PieceEncoder,
+        registry: ChunkRegistry,
+        *,
+        min_chunk_tokens: int,
+        order_chunks: ChunkOrder,
+    ) -> None:
+        self._encoder = encoder
+        self._registry = registry
+        self._min_chunk_tokens = min_chunk_tokens
+        self._order_chunks = order_chunks
+
+    def split(self, message: Message, documents: Sequence[Document] = ()) -> list[str | Chunk]:
+        """The content of `message` with `documents` before it. No two strings are adjacent."""
+        parts = message.parts
+        pieces: list[str | Chunk] = [
+            self._chunk(document.chunk_text, document.id) for document in documents
+        ]
+        if message.role in ("user", "tool"):
+            pieces += [self._chunk(part) for part in parts[:-1]]
+            pieces.append(parts[-1])
+        else:
+            pieces.append("".join(parts))
+
+        merged = _merge_text(pieces)
+        # What the assistant said is never searched: quoting a passage does not make it a source.
+        if message.role != "assistant":
+            merged = [piece for item in merged for piece in self._find_registered(item)]
+        return _sort_runs(merged) if self._order_chunks == "by_id" else merged
+
+    def _chunk(self, text: str, chunk_id: str | None = None) -> str | Chunk:
+        """The chunk that `text` is, or `text` if it is too short to be one."""
+        token_ids = self._encoder.encode_text(text)
+        if not token_ids or len(token_ids) < self._min_chunk_tokens:
+            return text
+        return Chunk(text, chunk_id or self._registry.id_of(text) or chunk_digest(text), token_ids)
+
+    def _find_registered(self, item: str | Chunk) -> Iterator[str | Chunk]:
+        if isinstance(item, Chunk):
+            yield item
+            return
+        pieces: list[str | Chunk] = []
+        end = 0
+        for match in self._registry.find(item):
+            pieces.append(item[end : match.start])
+            pieces.append(self._chunk(item[match.start : match.end], match.chunk_id))
+            end = match.end
+        pieces.append(item[end:])
+        yield from _merge_text(pieces)
+
+
+def chunk_digest(text: str) -> str:
+    """The id of a chunk whose client gave none."""
+    return blake3(text.encode()).hexdigest()[:_DIGEST_CHARS]
+
+
+def _merge_text(pieces: Iterable[str | Chunk]) -> list[str | Chunk]:
+    """The same content with adjacent strings joined and empty ones left out."""
+    merged: list[str | Chunk] = []
+    for is_text, group in groupby(pieces, key=lambda piece: isinstance(piece, str)):
+        if is_text:
+            text = "".join(piece for piece in group if isinstance(piece, str))
+            if text:
+                merged.append(text)
+        else:
+            merged.extend(group)
+    return merged
+
+
+def _sort_runs(pieces: Iterable[str | Chunk]) -> list[str | Chunk]:
+    """The same content with each run of consecutive chunks sorted by id, stably."""
+    ordered: list[str | Chunk] = []
+    for is_text, group in groupby(pieces, key=lambda piece: isinstance(piece, str)):
+        if is_text:
+            ordered.extend(group)
+        else:
+            chunks = [piece for piece in group if isinstance(piece, Chunk)]
+            ordered.extend(sorted(chunks, key=attrgetter("chunk_id")))
+    return ordered

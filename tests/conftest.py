@@ -1,0 +1,91 @@
+"""Models for the tests: tiny ones of every supported family, and the real embedded one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from kvweave.engine.loading import LoadedModel, load_model
+from kvweave.models.embedded import resolve_model
+
+# Two threads on a busy two-core machine are far slower than one.
+torch.set_num_threads(1)
+
+SHAPE = dict(
+    vocab_size=512,
+    hidden_size=64,
+    intermediate_size=96,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    max_position_embeddings=2048,
+)
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 128,
+}
+YARN_ROPE = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 128,
+}
+
+
+def _llama(**changes: object) -> PreTrainedModel:
+    return LlamaForCausalLM(LlamaConfig(**(SHAPE | changes)))
+
+
+FAMILIES: dict[str, Callable[[], PreTrainedModel]] = {
+    "llama": _llama,
+    "llama-rope-llama3": lambda: _llama(rope_parameters=LLAMA3_ROPE),
+    "llama-rope-yarn": lambda: _llama(rope_parameters=YARN_ROPE),
+    "mistral": lambda: MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=None)),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE)),
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE)),
+}
+
+
+def make_tiny(family: str) -> PreTrainedModel:
+    """A model of `family` with random weights, in fp32; the same every time."""
+    torch.manual_seed(0)
+    model = FAMILIES[family]().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:  # attention that is far from uniform, so that masks matter
+                parameter.mul_(3.0)
+    return model
+
+
+@pytest.fixture(params=sorted(FAMILIES))
+def tiny_model(request: pytest.FixtureRequest) -> PreTrainedModel:
+    return make_tiny(request.param)
+
+
+@pytest.fixture(scope="session")
+def tiny_llama() -> PreTrainedModel:
+    return make_tiny("llama")
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> LoadedModel:
+    """SmolLM2-135M-Instruct in fp32, fetched once into the user's cache folder."""
+    return load_model(resolve_model("smollm2"), "smollm2", "float32")

@@ -1,0 +1,111 @@
+"""A running engine around a tiny model with a real tokenizer, and prompts for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from kvweave.config import Config
+from kvweave.engine import Delta, ReuseOptions, SamplingParams
+from kvweave.engine.build import engine_around
+from kvweave.engine.embedded import EmbeddedEngine
+from kvweave.engine.loading import LoadedModel
+from kvweave.metrics import Metrics
+from kvweave.models import LlamaFamily
+from kvweave.prompt import Prompt, Segment
+
+GREEDY = SamplingParams(max_tokens=12, temperature=0)
+
+
+@pytest.fixture(scope="session")
+def tiny(smollm2: LoadedModel) -> LoadedModel:
+    """A 2-layer model with random weights and SmolLM2's vocabulary: fast, and far from trivial."""
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=len(smollm2.tokenizer),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+    )
+    model = LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(4.0)
+    return LoadedModel(
+        "tiny", model, LlamaFamily(model), smollm2.tokenizer, "tiny-identity", frozenset({2})
+    )
+
+
+@pytest.fixture
+def make_engine(tmp_path, tiny) -> Iterator[Callable[..., EmbeddedEngine]]:
+    with ExitStack() as stack:
+
+        def make(loaded: LoadedModel = tiny, **kv_cache: object) -> EmbeddedEngine:
+            engine_keys = {k: kv_cache.pop(k) for k in list(kv_cache) if k in ENGINE_KEYS}
+            config = Config.model_validate(
+                {
+                    "model": {"max_model_len": 2048},
+                    "kv_cache": {"ssd_cache_dir": str(tmp_path / "kv")} | kv_cache,
+                    "engine": {"kv_pages_tokens": 8192} | engine_keys,
+                }
+            )
+            engine = engine_around(loaded, config, Metrics())
+            engine.start()
+            stack.callback(engine.stop)
+            return engine
+
+        yield make
+
+
+ENGINE_KEYS = ("kv_pages_tokens", "max_batch_tokens", "max_waiting_requests")
+
+
+def ids(count: int, seed: int) -> tuple[int, ...]:
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randint(300, 40000, (count,), generator=generator).tolist())
+
+
+def rag_prompt(order=(0, 1, 2), question=50, tokens=60) -> Prompt:
+    """A prefix, chunks in `order`, and a question; equal numbers mean equal text."""
+    prefix = ids(10, 99)
+    chunks = [Segment("chunk", ids(tokens, i), f"chunk-{i}") for i in order]
+    return Prompt((Segment("system", prefix), *chunks, Segment("fresh", ids(8, question))), prefix)
+
+
+async def answer(
+    engine: EmbeddedEngine,
+    prompt: Prompt,
+    params: SamplingParams = GREEDY,
+    reuse: ReuseOptions | None = None,
+    **kwargs: str,
+) -> tuple[str, Delta]:
+    """The whole text and the last delta."""
+    text = ""
+    async for delta in engine.generate(prompt, params, reuse or ReuseOptions(), **kwargs):
+        text += delta.text
+    return text, delta
+
+
+async def settle(engine: EmbeddedEngine) -> None:
+    """Wait until missing chunks are computed and refills are done."""
+    while engine.pending_chunks():
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def tools():
+    """The helpers above, for the test modules."""
+    from types import SimpleNamespace
+
+    return SimpleNamespace(ids=ids, rag_prompt=rag_prompt, answer=answer, settle=settle)
