@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when transformers is imported
 
 import pytest
 import torch

@@ -29,6 +29,7 @@ from kvweave.models.embedded import (
     resolve_model,
 )
 from kvweave.models.embedded import resolve as resolve_module
+from kvweave.models.embedded.process import run_python
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INNER, CONTEXT = 2, 32, 4, 2, 8, 48, 64
 LICENCE = b"You may do what you like.\n"
@@ -342,6 +343,21 @@ def test_a_pull_that_is_interrupted_leaves_nothing(shipped: Shipped, cache: Path
     process.send_signal(signal.SIGINT)  # to the parent alone: it has to end the conversion
     process.communicate(timeout=60)
     assert nothing_is_left(cache)
+
+
+def test_an_interrupted_step_ends_its_process_at_once(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run_python(
+            ["-c", "import time; time.sleep(60)"],
+            log=tmp_path / "log",
+            environment={},
+            while_running=interrupt,
+        )
+    assert time.monotonic() - begin < 30
 
 
 def test_two_pulls_at_once_convert_once(shipped: Shipped, cache: Path) -> None:

@@ -78,7 +78,7 @@ def _route_error(request: Request, error: HTTPException, endpoints: Iterable[str
     """What to say to a request that no endpoint takes."""
     asked = request.state.asked_path
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
+        allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
         return ApiError(
             405,
             f"{request.method} is not possible at {asked}; use {allowed}.",

@@ -9,18 +9,22 @@ from kvweave.bench.questions import Chunk, Question
 from kvweave.bench.rag import RagSettings, run_rag
 from kvweave.bench.report import Report
 from kvweave.bench.table import print_tables
+from kvweave.bench.warming import ChunkSender, batches, read_texts
 
 __all__ = [
     "ARMS",
     "BenchError",
     "Chunk",
+    "ChunkSender",
     "DatasetError",
     "Question",
     "RagSettings",
     "Report",
+    "batches",
     "parse_arms",
     "print_tables",
     "read_dataset",
+    "read_texts",
     "run_rag",
     "write_dataset",
 ]

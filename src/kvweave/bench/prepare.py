@@ -43,7 +43,7 @@ class TokenScale:
     """
 
     def __init__(self, client: BenchClient) -> None:
-        question = generate(KnowledgeSpec(questions=1, chunks=4, seed=SAMPLE_SEED))[0]
+        question = generate(KnowledgeSpec(1, chunks=8, chunk_tokens=100, seed=SAMPLE_SEED))[0]
         short = Question(question.question, question.answers, question.chunks[:1])
         try:
             few = client.ask(chat_messages(short), {"mode": "full"}, max_tokens=1).prompt_tokens

@@ -16,6 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from kvweave.bench.arms import ARMS
 from kvweave.bench.plan import Phase
 from kvweave.bench.runner import StepResult
 from kvweave.bench.table import PHASE_TITLES
@@ -90,5 +91,9 @@ class RunProgress:
         return PHASE_TITLES[self._phase] if self._phase else ""
 
     def _means(self) -> str:
-        means = {arm: sum(times) / len(times) for arm, times in sorted(self._times.items())}
-        return "TTFT " + ", ".join(f"{arm} {mean:,.0f}" for arm, mean in means.items()) + " ms"
+        means = [
+            f"{arm} {sum(times) / len(times):,.0f}"
+            for arm in ARMS
+            if (times := self._times.get(arm))
+        ]
+        return f"TTFT {', '.join(means)} ms" if means else ""

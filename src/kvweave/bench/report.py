@@ -65,7 +65,7 @@ class Report:
         """Write `result.json`, `report.md` and the plots into `out`; gives the files."""
         result, report = out / "result.json", out / "report.md"
         result.write_text(self.to_json() + "\n", encoding="utf-8")
-        plots = save_plots(self.phases, self.run.steps, out)
+        plots = save_plots(self.config, self.phases, self.run.steps, out)
         report.write_text(render_markdown(self.config, self.phases, plots), encoding="utf-8")
         return [result, report, *plots]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kvweave.bench.arms import ARMS
 from kvweave.bench.client import Measurement
 from kvweave.bench.plan import Phase
 from kvweave.bench.runner import ArmResult, StepResult
@@ -78,11 +79,10 @@ class ArmSummary:
 
 
 def summarize(results: Iterable[StepResult], phase: Phase) -> dict[str, ArmSummary]:
-    """The summary of each arm that answered something in `phase`."""
+    """The summary of each arm that answered something in `phase`, in the order of `ARMS`."""
     steps = [result for result in results if result.phase == phase]
-    names = dict.fromkeys(arm for step in steps for arm in sorted(step.arms))
     summaries = {}
-    for name in names:
+    for name in ARMS:
         pairs = [(step, step.arms[name]) for step in steps if name in step.arms]
         answered = [(step, arm) for step, arm in pairs if arm.measurement is not None]
         if answered:

@@ -23,6 +23,11 @@ PHASE_MEANING: dict[Phase, str] = {
     "steady": "every chunk was seen before, in another order",
 }
 NOTHING = "-"
+LEGEND = (
+    "speed-up: mean TTFT of full over the arm's, with its 95 % interval. F1, EM: against the "
+    "accepted answers. found: an accepted answer stands in the text. same, F1 full: against the "
+    "answer of full. KL (nats), top-1: first answer token, full against arm."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return NOTHING if value is None else f"{value * 100:.0f} %"
+    return NOTHING if value is None else f"{value * 100:.0f}%"
 
 
 def _kl(value: float | None) -> str:
@@ -59,7 +64,7 @@ def _speedup(arm: ArmSummary) -> str:
     if arm.speedup is None:
         return NOTHING
     gain = arm.speedup
-    return f"{gain.mean:.2f}x [{gain.low:.2f}, {gain.high:.2f}]"
+    return f"{gain.mean:.2f} [{gain.low:.2f}, {gain.high:.2f}]"
 
 
 def _hits(name: str) -> Callable[[ArmSummary], str]:
@@ -67,12 +72,12 @@ def _hits(name: str) -> Callable[[ArmSummary], str]:
 
 
 SPEED = Section(
-    "Time to first token (ms), and where the chunks lay",
+    "Time to first token in ms, and where the chunk tokens lay",
     (
         Column("mean", lambda arm: _number(arm.ttft_ms.mean, 0)),
         Column("p50", lambda arm: _number(arm.ttft_ms.p50, 0)),
         Column("p95", lambda arm: _number(arm.ttft_ms.p95, 0)),
-        Column("full / arm [95 %]", _speedup),
+        Column("speed-up [95 %]", _speedup),
         Column("gpu", _hits("gpu")),
         Column("cpu", _hits("cpu")),
         Column("ssd", _hits("ssd")),
@@ -84,11 +89,11 @@ QUALITY = Section(
     (
         Column("F1", lambda arm: _number(arm.f1, 3)),
         Column("EM", lambda arm: _number(arm.em, 2)),
-        Column("holds answer", lambda arm: _number(arm.contains, 2)),
-        Column("same text", lambda arm: _percent(arm.agreement)),
-        Column("F1 to full", lambda arm: _number(arm.agreement_f1, 3)),
-        Column("KL (nats)", lambda arm: _kl(arm.kl)),
-        Column("same top-1", lambda arm: _percent(arm.top1)),
+        Column("found", lambda arm: _number(arm.contains, 2)),
+        Column("same", lambda arm: _percent(arm.agreement)),
+        Column("F1 full", lambda arm: _number(arm.agreement_f1, 3)),
+        Column("KL", lambda arm: _kl(arm.kl)),
+        Column("top-1", lambda arm: _percent(arm.top1)),
     ),
 )
 SECTIONS = (SPEED, QUALITY)
@@ -96,23 +101,21 @@ SECTIONS = (SPEED, QUALITY)
 Phases = Mapping[Phase, Mapping[str, ArmSummary]]
 
 
-def phase_label(phase: Phase, arms: Mapping[str, ArmSummary]) -> str:
-    """ "first pass, 50 questions": with the largest number of answers of an arm."""
-    count = max(arm.answers for arm in arms.values())
-    return f"{PHASE_TITLES[phase]}, {count} question{'s' if count != 1 else ''}"
+def answer_count(arms: Mapping[str, ArmSummary]) -> int:
+    """How many questions were answered, by the arm that answered most."""
+    return max(arm.answers for arm in arms.values())
 
 
 def print_tables(console: Console, phases: Phases) -> None:
     """Both sections as tables, the phases one below the other."""
     for section in SECTIONS:
-        table = Table(
-            title=section.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
-        )
-        table.add_column("arm", no_wrap=True)
+        console.print(section.title, style="bold")
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column(no_wrap=True)
         for column in section.columns:
             table.add_column(column.title, justify="right", no_wrap=True)
         for phase, arms in phases.items():
-            table.add_row(f"[dim]{phase_label(phase, arms)}[/dim]")
+            table.add_row(f"[dim]{PHASE_TITLES[phase]}, {answer_count(arms)}[/dim]")
             for name, arm in arms.items():
                 style = "bold" if name == "blend" else None
                 table.add_row(
@@ -120,3 +123,4 @@ def print_tables(console: Console, phases: Phases) -> None:
                 )
             table.add_section()
         console.print(table)
+    console.print(LEGEND, style="dim")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kvweave import __version__
-from kvweave.cli import config, models, serve
+from kvweave.cli import bench, config, models, serve, warm
 from kvweave.cli.errors import FriendlyErrors
 
 app = typer.Typer(
@@ -48,5 +48,7 @@ def main(
 
 # Modules of commands import torch and transformers inside their functions only: help stays quick.
 app.command()(serve.serve)
+app.command()(warm.warm)
+app.add_typer(bench.app, name="bench")
 app.add_typer(config.app, name="config")
 app.add_typer(models.app, name="models")

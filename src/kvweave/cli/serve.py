@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -30,8 +31,13 @@ def serve(
 
     loaded = load_config(config)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    for noisy in ("httpx", "ContinuousBatchingLogger"):
+    for noisy in ("httpx", "uvicorn.error", "ContinuousBatchingLogger"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+
+    if not sys.stderr.isatty():
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()
 
     from kvweave.api import create_app, run_server
     from kvweave.engine.build import build_engine

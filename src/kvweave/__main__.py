@@ -1,0 +1,5 @@
+"""`python -m kvweave`: the same as the `kvweave` command."""
+
+from kvweave.cli import app
+
+app()
