@@ -162,11 +162,17 @@ def test_an_unknown_name_is_answered_with_the_nearest_known_ones(
     assert f"{path}: {expected}" in message(path)
 
 
+def test_a_long_context_alone_needs_no_other_key(write: Any) -> None:
+    assert load_config(write("[model]\nmax_model_len = 131072")).model.max_model_len == 131072
+
+
 def test_all_problems_of_a_file_are_shown_at_once(write: Any) -> None:
     path = write("""
         [model]
         dtype = "fp8"
         max_model_len = 20000
+        [engine]
+        kv_pages_tokens = 16384
         [kv_cache]
         recompute_ratio = 2
         [metric]

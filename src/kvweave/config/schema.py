@@ -134,10 +134,10 @@ class EngineConfig(_Section):
         2048, ge=1, description="The most tokens computed in one step, over all requests."
     )
     kv_pages_tokens: int = Field(
-        16384,
-        ge=1,
+        0,
+        ge=0,
         description="Capacity of the engine's page pool, in tokens: the prompts and answers of all "
-        "running requests share it.",
+        "running requests share it. 0: 16384, or more where the longest request needs more.",
     )
     max_waiting_requests: int = Field(
         64,
@@ -191,7 +191,7 @@ def conflicts(config: Config) -> dict[frozenset[str], str]:
     """Pairs of keys whose values are allowed alone but not together, each with what to do."""
     model, engine, prompt = config.model, config.engine, config.prompt
     found = {}
-    if model.max_model_len > engine.kv_pages_tokens:
+    if 0 < engine.kv_pages_tokens < model.max_model_len:
         found[frozenset({"model.max_model_len", "engine.kv_pages_tokens"})] = (
             f"model.max_model_len = {model.max_model_len} does not fit into "
             f"engine.kv_pages_tokens = {engine.kv_pages_tokens}: lower the first or raise the other"

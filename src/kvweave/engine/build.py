@@ -16,6 +16,9 @@ from kvweave.models.embedded import resolve_model
 
 log = logging.getLogger(__name__)
 
+#: Capacity of the page pool, in tokens, unless the configuration says otherwise.
+DEFAULT_PAGES_TOKENS = 16384
+
 
 def build_engine(config: Config, metrics: Metrics) -> EmbeddedEngine:
     """Load the configured model and put an engine around it; `start` is left to the caller.
@@ -33,16 +36,16 @@ def build_engine(config: Config, metrics: Metrics) -> EmbeddedEngine:
 def engine_around(loaded: LoadedModel, config: Config, metrics: Metrics) -> EmbeddedEngine:
     """An engine for a model that is loaded already."""
     kv = config.kv_cache
-    limits = [config.model.max_model_len, loaded.model.config.max_position_embeddings]
+    longest = min(config.model.max_model_len, loaded.model.config.max_position_embeddings)
     return EmbeddedEngine(
         loaded,
         ChunkCache(build_tiers(config, kv_layout(loaded.blendable), loaded.blendable.device)),
         metrics,
-        max_model_len=min(limits),
+        max_model_len=longest,
         recompute_ratio=kv.recompute_ratio,
         selector=kv.selector,
         overlap=kv.pipeline_overlap,
-        pages_tokens=config.engine.kv_pages_tokens,
+        pages_tokens=config.engine.kv_pages_tokens or max(DEFAULT_PAGES_TOKENS, longest),
         max_batch_tokens=config.engine.max_batch_tokens,
         max_waiting=config.engine.max_waiting_requests,
     )
