@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 import httpx
@@ -155,7 +155,7 @@ async def client(app) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @contextmanager
-def listening(app: FastAPI) -> Iterator[str]:
+def listen(app: FastAPI) -> Iterator[str]:
     """The app behind a real socket on loopback; gives its base URL without a path."""
     config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
@@ -172,8 +172,14 @@ def listening(app: FastAPI) -> Iterator[str]:
 
 
 @pytest.fixture
-def base_url(app) -> Iterator[str]:
-    with listening(app) as url:
+def listening(app) -> AbstractContextManager[str]:
+    """Gives the app's URL, and stops the server on leaving."""
+    return listen(app)
+
+
+@pytest.fixture
+def base_url(listening) -> Iterator[str]:
+    with listening as url:
         yield url
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from kvweave.api.disconnect import until_disconnect
 from kvweave.api.errors import ClientDisconnected
+from kvweave.api.event_stream import EventStream
 
 WITHIN_S = 1.0
 
@@ -104,6 +105,32 @@ async def test_a_source_that_fails_while_it_is_cancelled_is_closed_all_the_same(
     hang_up.set()
     with pytest.raises(ClientDisconnected):
         await anext(items)
+    assert closed
+
+
+async def test_a_client_that_is_gone_before_the_stream_starts_closes_its_source():
+    closed = False
+
+    async def deltas():
+        nonlocal closed
+        try:
+            while True:
+                yield b"x"
+        finally:
+            closed = True
+
+    async def send(message):
+        raise OSError("gone")
+
+    source = deltas()
+    await anext(source)
+
+    async def events():
+        async for delta in source:
+            yield delta
+
+    with pytest.raises(ClientDisconnected):
+        await EventStream(events(), source=source, request_id="req_1")({}, None, send)
     assert closed
 
 

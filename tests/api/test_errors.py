@@ -173,7 +173,11 @@ async def test_an_unexpected_error_is_logged_with_the_request_id_and_not_shown(
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(EngineStopped(), "engine_stopped"), (RuntimeError("secret detail"), "internal_error")],
+    [
+        (EngineStopped(), "engine_stopped"),
+        (RuntimeError("secret detail"), "internal_error"),
+        (OSError("secret detail"), "internal_error"),
+    ],
 )
 async def test_an_error_after_the_first_delta_ends_the_stream_as_an_error_event(
     client, engine, chat, error, code

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import socket
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -86,3 +89,27 @@ def test_an_address_of_another_machine_is_an_error():
 def test_a_host_that_cannot_be_resolved_is_an_error():
     with pytest.raises(ServerStartError, match="cannot be resolved"):
         run_server(FastAPI(), host="no such host", port=0)
+
+
+def test_requests_that_run_when_the_server_stops_are_told(listening, engine, chat, caplog):
+    engine.words = ["word "] * 1000
+    engine.delay_s = 0.05
+
+    async def call(url: str, **changes: object) -> httpx.Response:
+        async with httpx.AsyncClient() as client:
+            return await client.post(f"{url}/v1/chat/completions", json=chat(**changes))
+
+    async def both(url: str) -> list[httpx.Response]:
+        return await asyncio.gather(call(url, stream=True), call(url))
+
+    with ThreadPoolExecutor(1) as pool:
+        with listening as url:
+            answers = pool.submit(asyncio.run, both(url))
+            while engine.running < 2:
+                time.sleep(0.01)
+        streamed, whole = answers.result()
+    assert '"code":"server_stopping"' in streamed.text.strip().split("\n\n")[-1]
+    assert whole.status_code == 503
+    assert whole.json()["error"]["code"] == "server_stopping"
+    assert engine.running == 0
+    assert not [record for record in caplog.records if record.exc_info]

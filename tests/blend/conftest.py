@@ -16,8 +16,9 @@ from kvweave.blend import (
     PromptLayout,
     blended_prefill,
     compute_chunk_kv,
+    kv_layout,
 )
-from kvweave.kv import ChunkKV, MemoryLease
+from kvweave.kv import ChunkCache, ChunkLease, KVFormat, MemoryTier, chunk_ref, make_policy
 from kvweave.models import LlamaFamily
 
 
@@ -29,23 +30,26 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.blendable = LlamaFamily(self.model)
-        self._stored: dict[tuple[tuple[int, ...], tuple[int, ...]], torch.Tensor] = {}
+        fmt = KVFormat(kv_layout(self.blendable))
+        tier = MemoryTier("gpu", fmt.nbytes(4000), make_policy("lru"), fmt)
+        self._cache = ChunkCache([tier], fmt)
 
     def ids(self, count: int, seed: int) -> tuple[int, ...]:
         generator = torch.Generator().manual_seed(seed)
         vocab = self.model.config.vocab_size
         return tuple(torch.randint(3, vocab, (count,), generator=generator).tolist())
 
-    def chunk_kv(self, ids: tuple[int, ...], prefix: tuple[int, ...] = ()) -> torch.Tensor:
-        known = self._stored.get((prefix, ids))
-        if known is None:
-            prefix_kv = self.chunk_kv(prefix) if prefix else None
-            known = compute_chunk_kv(self.blendable, ids, prefix_kv)
-            self._stored[prefix, ids] = known
-        return known
-
-    def lease(self, ids: tuple[int, ...], prefix: tuple[int, ...] = ()) -> MemoryLease:
-        return MemoryLease(ChunkKV("key", "content", ids, self.chunk_kv(ids, prefix)), "gpu")
+    def lease(self, ids: tuple[int, ...], prefix: tuple[int, ...] = ()) -> ChunkLease:
+        ref = chunk_ref("model", "", prefix, ids)
+        if not self._cache.contains(ref):
+            prefix_kv = None
+            if prefix:
+                self.lease(prefix)
+                prefix_kv = self._cache.read(chunk_ref("model", "", (), prefix))
+            self._cache.put(ref, compute_chunk_kv(self.blendable, ids, prefix_kv))
+        lease = self._cache.lookup(ref).lease
+        assert lease is not None
+        return lease
 
     def layout(
         self, segments: Sequence[tuple[str, tuple[int, ...]]], prefix: tuple[int, ...] = ()

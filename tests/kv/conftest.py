@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from kvweave.kv import ChunkKV, ChunkRef, KVLayout, chunk_ref
+from kvweave.kv import ChunkKV, ChunkRef, KVFormat, KVLayout, chunk_ref
 
 LAYOUT = KVLayout(layers=3, kv_heads=2, head_dim=8, dtype=torch.float32)
+FORMAT = KVFormat(LAYOUT)
 
 
-@pytest.fixture
-def layout() -> KVLayout:
-    return LAYOUT
+def make_ref(seed: int, tokens: int = 10, **kwargs: object) -> ChunkRef:
+    named = {"model_identity": "model", "tenant": "", "prefix_ids": (1, 2)} | kwargs
+    return chunk_ref(token_ids=tuple(range(seed, seed + tokens)), **named)
+
+
+def make_kv(seed: int, tokens: int = 10, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(LAYOUT.shape(tokens), generator=generator).to(dtype)
+
+
+def make_chunk(seed: int, tokens: int = 10, fmt: KVFormat = FORMAT) -> ChunkKV:
+    kv = make_kv(seed, tokens, fmt.layout.dtype)
+    return ChunkKV(make_ref(seed, tokens), fmt.encode(kv), recompute_seconds=0.1)
+
+
+def read(lease, fmt: KVFormat = FORMAT) -> torch.Tensor:
+    """All layers through the lease, as `KVLayout.shape`."""
+    kv = torch.full(fmt.layout.shape(len(lease.ref.token_ids)), float("nan")).to(fmt.layout.dtype)
+    for layer in range(fmt.layout.layers):
+        lease.read_layer(layer, kv[layer, 0], kv[layer, 1])
+    return kv
 
 
 @pytest.fixture(scope="session")
-def make_ref() -> Callable[..., ChunkRef]:
-    def make(seed: int, tokens: int = 10, **kwargs: object) -> ChunkRef:
-        named = {"model_identity": "model", "tenant": "", "prefix_ids": (1, 2)} | kwargs
-        return chunk_ref(token_ids=tuple(range(seed, seed + tokens)), **named)
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def make_chunk(make_ref: Callable[..., ChunkRef]) -> Callable[..., ChunkKV]:
-    def make(seed: int, tokens: int = 10, dtype: torch.dtype = torch.float32) -> ChunkKV:
-        ref = make_ref(seed, tokens)
-        generator = torch.Generator().manual_seed(seed)
-        kv = torch.randn(LAYOUT.shape(tokens), generator=generator).to(dtype)
-        return ChunkKV(ref.key, ref.content, ref.token_ids, kv)
-
-    return make
+def kv() -> SimpleNamespace:
+    """The helpers above, for the test modules."""
+    return SimpleNamespace(
+        layout=LAYOUT, format=FORMAT, ref=make_ref, tensor=make_kv, chunk=make_chunk, read=read
+    )

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kvweave.kv import ChunkCache, ChunkKV, KVLayout, MemoryTier, SSDTier, chunk_ref, make_policy
+from kvweave.kv import ChunkCache, KVFormat, KVLayout, MemoryTier, SSDTier, chunk_ref, make_policy
 
-LAYOUT = KVLayout(layers=2, kv_heads=1, head_dim=4, dtype=torch.float32)
+FORMAT = KVFormat(KVLayout(layers=2, kv_heads=1, head_dim=4, dtype=torch.float32))
 
 
 def ref(seed, **kwargs):
@@ -18,20 +18,27 @@ def ref(seed, **kwargs):
     return chunk_ref(token_ids=tuple(range(seed, seed + 5)), **named)
 
 
-def chunk(seed):
-    r = ref(seed)
-    kv = torch.full(LAYOUT.shape(5), float(seed))
-    return ChunkKV(r.key, r.content, r.token_ids, kv)
+def tensor(seed):
+    return torch.full(FORMAT.layout.shape(5), float(seed))
+
+
+def put(cache, seed):
+    cache.put(ref(seed), tensor(seed))
 
 
 def memory(name, chunks):
-    return MemoryTier(name, chunks * LAYOUT.nbytes(5), make_policy("lru"))
+    policy = make_policy("lru")
+    return MemoryTier(name, chunks * FORMAT.nbytes(5), policy, FORMAT, keep_evicted=True)
+
+
+def holds(lease, seed):
+    return torch.equal(FORMAT.decode(lease.whole().pages, 5), tensor(seed))
 
 
 @pytest.fixture
 def cache(tmp_path):
-    ssd = SSDTier(tmp_path, 10**6, make_policy("lru"), LAYOUT)
-    cache = ChunkCache([memory("gpu", 2), memory("cpu", 2), ssd])
+    ssd = SSDTier(tmp_path, 10**6, make_policy("lru"), FORMAT)
+    cache = ChunkCache([memory("gpu", 2), memory("cpu", 2), ssd], FORMAT)
     cache.flush = ssd.flush
     yield cache
     cache.close()
@@ -41,21 +48,21 @@ def tier_of(cache, seed):
     lease = cache.lookup(ref(seed)).lease
     if lease is None:
         return None
-    assert torch.equal(lease.whole().kv, chunk(seed).kv)
+    assert holds(lease, seed)
     lease.release()
     return lease.tier
 
 
 def test_new_chunks_enter_the_gpu_tier_and_sink_as_others_come(cache):
     for seed in range(5):
-        cache.put(chunk(seed))
+        put(cache, seed)
     cache.flush()
     assert [tier_of(cache, seed) for seed in range(5)] == ["ssd", "cpu", "cpu", "gpu", "gpu"]
 
 
 def test_a_hit_below_is_copied_up(cache):
     for seed in range(5):
-        cache.put(chunk(seed))
+        put(cache, seed)
     cache.flush()
     lease = cache.lookup(ref(0)).lease
     cache.refill(lease)
@@ -65,7 +72,7 @@ def test_a_hit_below_is_copied_up(cache):
 
 def test_a_miss_says_why(cache):
     assert cache.lookup(ref(7)).miss_reason == "new"
-    cache.put(chunk(7))
+    put(cache, 7)
     assert cache.lookup(ref(7, prefix_ids=(2,))).miss_reason == "other_system_prompt"
     assert cache.lookup(ref(7, tenant="other")).miss_reason == "new"
     cache.flush()
@@ -76,8 +83,8 @@ def test_a_miss_says_why(cache):
 
 
 def test_without_any_tier_everything_is_a_miss():
-    cache = ChunkCache([])
-    cache.put(chunk(1))
+    cache = ChunkCache([], FORMAT)
+    put(cache, 1)
     assert cache.lookup(ref(1)).lease is None
 
 
@@ -87,7 +94,7 @@ class AgainstASimpleModel(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.tiers = [memory("gpu", 2), memory("cpu", 3)]
-        self.cache = ChunkCache(self.tiers)
+        self.cache = ChunkCache(self.tiers, FORMAT)
         self.lists: list[list[int]] = [[], []]  # oldest first
         self.leases = []
 
@@ -108,7 +115,7 @@ class AgainstASimpleModel(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 8))
     def put(self, seed):
-        self.cache.put(chunk(seed))
+        put(self.cache, seed)
         self.sink(0, seed)
 
     @rule(seed=st.integers(0, 8), refill=st.booleans())
@@ -119,13 +126,13 @@ class AgainstASimpleModel(RuleBasedStateMachine):
             assert lease is None
             return
         assert lease.tier == ("gpu", "cpu")[level]
-        assert torch.equal(lease.layer(1), chunk(seed).kv[1])
+        assert holds(lease, seed)
         self.lists[level].remove(seed)
         self.lists[level].append(seed)
-        lease.release()
         if refill and level == 1:
             self.cache.refill(lease)
             self.sink(0, seed)
+        lease.release()
 
     @precondition(lambda self: any(self.lists))
     @rule()
@@ -137,7 +144,7 @@ class AgainstASimpleModel(RuleBasedStateMachine):
     def limits_hold_and_contents_agree(self):
         for tier, held in zip(self.tiers, self.lists, strict=True):
             stats = tier.stats()
-            assert stats.used_bytes == len(held) * LAYOUT.nbytes(5) <= stats.capacity_bytes
+            assert stats.used_bytes == len(held) * FORMAT.nbytes(5) <= stats.capacity_bytes
             assert all(tier.contains(ref(seed).key) for seed in held)
 
 

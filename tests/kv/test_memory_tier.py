@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,81 +12,84 @@ from kvweave.kv import MemoryTier, make_policy
 
 
 @pytest.fixture
-def tier(layout):
-    return MemoryTier("cpu", 3 * layout.nbytes(10), make_policy("lru"))
+def tier(kv):
+    """Room for three chunks of up to 16 tokens."""
+    return MemoryTier("cpu", 3 * kv.format.nbytes(10), make_policy("lru"), kv.format)
 
 
-def test_a_lease_reads_back_what_was_put(tier, make_chunk):
-    chunk = make_chunk(1)
+def test_a_lease_reads_back_what_was_put(tier, kv):
+    chunk = kv.chunk(1)
     tier.put(chunk)
-    lease = tier.lease(chunk.key, chunk.token_ids)
-    assert torch.equal(torch.stack([lease.layer(i) for i in range(3)]), chunk.kv)
-    assert (lease.tier, lease.tokens) == ("cpu", 10)
+    lease = tier.lease(chunk.ref)
+    assert torch.equal(kv.read(lease), kv.tensor(1))
+    assert (lease.tier, lease.ref) == ("cpu", chunk.ref)
 
 
-def test_other_token_ids_under_the_same_key_are_a_miss(tier, make_chunk):
-    chunk = make_chunk(1)
+def test_other_token_ids_under_the_same_key_are_a_miss(tier, kv):
+    chunk = kv.chunk(1)
     tier.put(chunk)
-    assert tier.lease(chunk.key, (*chunk.token_ids[:-1], 99)) is None
+    other = replace(chunk.ref, token_ids=(*chunk.ref.token_ids[:-1], 99))
+    assert tier.lease(other) is None
 
 
-def test_the_least_recently_used_chunk_goes_first(tier, make_chunk):
-    chunks = [make_chunk(i) for i in range(4)]
+def test_the_least_recently_used_chunk_goes_first(tier, kv):
+    chunks = [kv.chunk(i) for i in range(4)]
     for chunk in chunks[:3]:
         tier.put(chunk)
-    tier.lease(chunks[0].key, chunks[0].token_ids).release()
-    evicted = tier.put(chunks[3])
-    assert [c.key for c in evicted] == [chunks[1].key]
-    assert tier.contains(chunks[0].key)
+    tier.lease(chunks[0].ref).release()
+    tier.put(chunks[3])
+    assert not tier.contains(chunks[1].ref.key)
+    assert tier.contains(chunks[0].ref.key)
 
 
-def test_a_leased_chunk_is_not_evicted_and_goes_after_its_release(tier, make_chunk):
-    chunks = [make_chunk(i) for i in range(5)]
+def test_a_leased_chunk_is_not_evicted_and_goes_after_its_release(tier, kv):
+    chunks = [kv.chunk(i) for i in range(5)]
     for chunk in chunks[:3]:
         tier.put(chunk)
-    leases = [tier.lease(c.key, c.token_ids) for c in chunks[:3]]
+    leases = [tier.lease(c.ref) for c in chunks[:3]]
     assert tier.put(chunks[3]) == []
-    assert not tier.contains(chunks[3].key)
+    assert not tier.contains(chunks[3].ref.key)
     leases[1].release()
     leases[1].release()  # a second release does nothing
-    assert [c.key for c in tier.put(chunks[4])] == [chunks[1].key]
+    tier.put(chunks[4])
+    assert [tier.contains(c.ref.key) for c in chunks] == [True, False, True, False, True]
 
 
-def test_a_chunk_larger_than_the_tier_is_not_stored_and_evicts_nothing(tier, make_chunk):
-    small, large = make_chunk(1), make_chunk(2, tokens=31)
+def test_a_chunk_larger_than_the_tier_is_not_stored_and_evicts_nothing(tier, kv):
+    small, large = kv.chunk(1), kv.chunk(2, tokens=49)
     tier.put(small)
     assert tier.put(large) == []
-    assert tier.contains(small.key)
-    assert not tier.contains(large.key)
+    assert tier.contains(small.ref.key)
+    assert not tier.contains(large.ref.key)
 
 
-def test_putting_a_chunk_twice_counts_it_once(tier, make_chunk):
-    tier.put(make_chunk(1))
-    tier.put(make_chunk(1))
-    assert tier.stats().used_bytes == make_chunk(1).nbytes
+def test_putting_a_chunk_twice_counts_it_once(tier, kv):
+    tier.put(kv.chunk(1))
+    tier.put(kv.chunk(1))
+    assert tier.stats().used_bytes == kv.chunk(1).nbytes
 
 
-def test_clear_spares_what_is_in_use(tier, make_chunk):
+def test_clear_spares_what_is_in_use(tier, kv):
     for i in range(3):
-        tier.put(make_chunk(i))
-    lease = tier.lease(make_chunk(0).key, make_chunk(0).token_ids)
+        tier.put(kv.chunk(i))
+    lease = tier.lease(kv.ref(0))
     assert tier.clear() == 2
     lease.release()
     assert tier.clear() == 1
     assert tier.stats().used_bytes == 0
 
 
-def test_the_limit_holds_under_many_threads(tier, make_chunk):
-    chunks = [make_chunk(i, tokens=3 + i % 9) for i in range(40)]
+def test_the_limit_holds_under_many_threads(tier, kv):
+    chunks = [kv.chunk(i, tokens=3 + i % 9) for i in range(40)]
     over = []
 
     def work(offset):
         for i in range(200):
             chunk = chunks[(offset * 7 + i) % len(chunks)]
             tier.put(chunk)
-            lease = tier.lease(chunk.key, chunk.token_ids)
+            lease = tier.lease(chunk.ref)
             if lease is not None:
-                if not torch.equal(lease.whole().kv, chunk.kv):
+                if not torch.equal(lease.whole().pages, chunk.pages):
                     over.append("wrong bytes")
                 lease.release()
             if tier.stats().used_bytes > tier.stats().capacity_bytes:
@@ -99,3 +103,21 @@ def test_the_limit_holds_under_many_threads(tier, make_chunk):
     assert over == []
     tier.clear()
     assert tier.stats().used_bytes == 0
+
+
+def test_what_is_evicted_can_be_kept_for_the_tier_below(kv):
+    tier = MemoryTier("gpu", kv.format.nbytes(10), make_policy("lru"), kv.format, keep_evicted=True)
+    tier.put(kv.chunk(1))
+    (evicted,) = tier.put(kv.chunk(2))
+    assert evicted.ref == kv.ref(1)
+    assert torch.equal(evicted.pages, kv.chunk(1).pages)
+
+
+def test_churn_of_all_sizes_never_loses_room(kv):
+    """After any history, everything that is free can be used: pages do not fragment."""
+    tier = MemoryTier("cpu", 64 * kv.format.nbytes(16), make_policy("lru"), kv.format)
+    for i in range(500):
+        tier.put(kv.chunk(i, tokens=1 + i * 37 % 200))
+    tier.clear()
+    tier.put(kv.chunk(1000, tokens=64 * 16))
+    assert tier.stats().used_bytes == tier.stats().capacity_bytes

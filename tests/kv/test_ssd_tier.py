@@ -5,21 +5,22 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvweave.kv import ChunkUnreadable, KVLayout, SSDTier, make_policy
+from kvweave.kv import ChunkUnreadable, KVFormat, KVLayout, SSDTier, make_policy
 
 
 @pytest.fixture
-def open_tier(tmp_path, layout):
+def open_tier(tmp_path, kv):
     tiers = []
 
-    def open_(capacity=10**7, layout=layout, **kwargs):
-        tier = SSDTier(tmp_path / "kv", capacity, make_policy("lru"), layout, **kwargs)
+    def open_(capacity=10**7, fmt=kv.format, **kwargs):
+        tier = SSDTier(tmp_path / "kv", capacity, make_policy("lru"), fmt, **kwargs)
         tiers.append(tier)
         return tier
 
@@ -39,54 +40,61 @@ def store(tier, *chunks):
 
 
 def read(tier, chunk):
-    lease = tier.lease(chunk.key, chunk.token_ids)
+    """The stored pages, or None for a miss."""
+    lease = tier.lease(chunk.ref)
     if lease is None:
         return None
     try:
-        return lease.whole().kv
+        return lease.whole().pages
     finally:
         lease.release()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_a_chunk_is_found_again_bit_for_bit_after_a_restart(open_tier, make_chunk, dtype):
-    layout = KVLayout(3, 2, 8, dtype)
-    chunk = make_chunk(1, dtype=dtype)
-    first = open_tier(layout=layout)
+@pytest.mark.parametrize("direct_io", [False, True])
+@pytest.mark.parametrize("storage", ["auto", "int8", "fp8"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_chunk_is_found_again_bit_for_bit_after_a_restart(
+    open_tier, kv, dtype, storage, direct_io
+):
+    fmt = KVFormat(KVLayout(3, 2, 8, dtype), storage)
+    chunk = kv.chunk(1, fmt=fmt)
+    first = open_tier(fmt=fmt)
     store(first, chunk)
     first.close()
-    assert torch.equal(read(open_tier(layout=layout), chunk), chunk.kv)
+    assert torch.equal(read(open_tier(fmt=fmt, direct_io=direct_io), chunk), chunk.pages)
 
 
-def test_layers_can_be_read_one_by_one_in_any_order(open_tier, make_chunk):
-    tier, chunk = open_tier(), make_chunk(1)
+def test_layers_can_be_read_one_by_one_in_any_order(open_tier, kv):
+    tier, chunk = open_tier(), kv.chunk(1)
     store(tier, chunk)
-    lease = tier.lease(chunk.key, chunk.token_ids)
+    lease, expected = tier.lease(chunk.ref), kv.tensor(1)
     for layer in (2, 0, 1, 2):
+        keys, values = torch.empty(2, 2, 10, 8)
         lease.prefetch(layer)
-        assert torch.equal(lease.layer(layer), chunk.kv[layer])
+        lease.read_layer(layer, keys, values)
+        assert torch.equal(torch.stack([keys, values]), expected[layer])
     lease.release()
 
 
-def test_the_limit_is_kept_in_real_disk_blocks(open_tier, make_chunk, tmp_path):
+def test_the_limit_is_kept_in_real_disk_blocks(open_tier, kv, tmp_path):
     capacity = 40_000
     tier = open_tier(capacity)
     for i in range(20):
-        store(tier, make_chunk(i))
+        store(tier, kv.chunk(i))
         real = sum(f.stat().st_blocks * 512 for f in files(tmp_path))
         assert real == tier.stats().used_bytes <= capacity
 
 
-def test_the_limit_is_kept_when_a_restart_lowers_it(open_tier, make_chunk, tmp_path):
+def test_the_limit_is_kept_when_a_restart_lowers_it(open_tier, kv, tmp_path):
     first = open_tier()
-    store(first, *(make_chunk(i) for i in range(8)))
+    store(first, *(kv.chunk(i) for i in range(8)))
     first.close()
     open_tier(capacity=20_000)
     assert sum(f.stat().st_blocks * 512 for f in files(tmp_path)) <= 20_000
 
 
-def test_eviction_order_survives_a_restart(open_tier, make_chunk, tmp_path):
-    chunks = [make_chunk(i) for i in range(3)]
+def test_eviction_order_survives_a_restart(open_tier, kv, tmp_path):
+    chunks = [kv.chunk(i) for i in range(3)]
     first = open_tier()
     store(first, *chunks)
     first.close()
@@ -99,21 +107,22 @@ def test_eviction_order_survives_a_restart(open_tier, make_chunk, tmp_path):
     assert len(files(tmp_path)) == 2
 
 
-def test_files_are_private(open_tier, make_chunk, tmp_path):
-    store(open_tier(), make_chunk(1))
+def test_files_are_private(open_tier, kv, tmp_path):
+    store(open_tier(), kv.chunk(1))
     assert stat.S_IMODE((tmp_path / "kv").stat().st_mode) == 0o700
     assert stat.S_IMODE(files(tmp_path)[0].stat().st_mode) == 0o600
 
 
-def test_other_token_ids_are_never_served(open_tier, make_chunk):
-    tier, chunk = open_tier(), make_chunk(1)
+def test_other_token_ids_are_never_served(open_tier, kv):
+    tier, chunk = open_tier(), kv.chunk(1)
     store(tier, chunk)
-    assert tier.lease(chunk.key, (*chunk.token_ids[:-1], 77)) is None
+    other = replace(chunk.ref, token_ids=(*chunk.ref.token_ids[:-1], 77))
+    assert tier.lease(other) is None
 
 
-def test_leftovers_of_a_dead_process_are_removed(open_tier, make_chunk, tmp_path):
+def test_leftovers_of_a_dead_process_are_removed(open_tier, kv, tmp_path):
     open_tier().close()
-    leftover = tmp_path / "kv" / "tmp" / f"{'a' * 64}.999999999.tmp"
+    leftover = tmp_path / "kv" / "tmp" / f"{'a' * 64}.999999999.1.tmp"
     leftover.write_bytes(b"half")
     open_tier()
     assert not leftover.exists()
@@ -128,24 +137,22 @@ def test_foreign_files_are_left_alone(open_tier, tmp_path):
     assert (foreign / "notes.txt").exists()
 
 
-def test_an_evicted_file_stays_readable_for_who_holds_a_lease(open_tier, make_chunk):
-    tier, chunk = open_tier(), make_chunk(1)
+def test_an_evicted_file_stays_readable_for_who_holds_a_lease(open_tier, kv):
+    tier, chunk = open_tier(), kv.chunk(1)
     store(tier, chunk)
-    lease = tier.lease(chunk.key, chunk.token_ids)
-    tier.discard(chunk.key)
-    assert torch.equal(lease.whole().kv, chunk.kv)
+    lease = tier.lease(chunk.ref)
+    tier.discard(chunk.ref.key)
+    assert torch.equal(lease.whole().pages, chunk.pages)
     lease.release()
-    assert tier.lease(chunk.key, chunk.token_ids) is None
+    assert tier.lease(chunk.ref) is None
 
 
 @settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_a_damaged_file_is_a_miss_set_aside_and_never_wrong_bytes(
-    data, open_tier, make_chunk, tmp_path
-):
-    tier, chunk = open_tier(), make_chunk(1)
+def test_a_damaged_file_is_a_miss_set_aside_and_never_wrong_bytes(data, open_tier, kv, tmp_path):
+    tier, chunk = open_tier(), kv.chunk(1)
     store(tier, chunk)
     (path,) = files(tmp_path)
     content = bytearray(path.read_bytes())
@@ -167,23 +174,23 @@ def test_a_damaged_file_is_a_miss_set_aside_and_never_wrong_bytes(
     except ChunkUnreadable:
         found = None
     # A flipped bit in a comment-like place of the header may go unnoticed, a wrong byte may not.
-    assert found is None or torch.equal(found, chunk.kv)
+    assert found is None or torch.equal(found, chunk.pages)
     if found is None:
         assert not path.exists()
         assert tier.unreadable == 1
         store(tier, chunk)
-        assert torch.equal(read(tier, chunk), chunk.kv)
+        assert torch.equal(read(tier, chunk), chunk.pages)
     tier.close()
     for leftover in [*files(tmp_path), *(tmp_path / "kv" / "quarantine").iterdir()]:
         leftover.unlink()
 
 
-def test_quarantine_is_bounded_and_counted(open_tier, make_chunk, tmp_path):
+def test_quarantine_is_bounded_and_counted(open_tier, kv, tmp_path):
     tier = open_tier()
     for i in range(20):
-        store(tier, make_chunk(i))
+        store(tier, kv.chunk(i))
         files(tmp_path)[0].write_bytes(b"broken")
-        assert read(tier, make_chunk(i)) is None
+        assert read(tier, kv.chunk(i)) is None
     kept = list((tmp_path / "kv" / "quarantine").iterdir())
     assert len(kept) == 16
     assert tier.stats().used_bytes == sum(f.stat().st_blocks * 512 for f in kept)
@@ -191,53 +198,56 @@ def test_quarantine_is_bounded_and_counted(open_tier, make_chunk, tmp_path):
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EROFS])
 def test_a_disk_that_refuses_costs_one_line_and_no_request(
-    open_tier, make_chunk, monkeypatch, caplog, code
+    open_tier, kv, monkeypatch, caplog, code
 ):
     tier = open_tier()
 
-    def refuse(path, chunk):
+    def refuse(*args):
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr("kvweave.kv.tiers.ssd.write_chunk", refuse)
-    store(tier, *(make_chunk(i) for i in range(5)))
+    monkeypatch.setattr("kvweave.kv.tiers.ssd._write_file", refuse)
+    store(tier, *(kv.chunk(i) for i in range(5)))
     assert tier.stats().used_bytes == 0
     assert tier.dropped_writes == 5
     assert len([r for r in caplog.records if "cannot write" in r.message]) == 1
 
 
-def test_a_folder_removed_while_running_is_a_miss_not_an_error(open_tier, make_chunk, tmp_path):
+def test_a_folder_removed_while_running_is_a_miss_not_an_error(open_tier, kv, tmp_path):
     import shutil
 
-    tier, chunk = open_tier(), make_chunk(1)
+    tier, chunk = open_tier(), kv.chunk(1)
     store(tier, chunk)
     shutil.rmtree(tmp_path / "kv")
     assert read(tier, chunk) is None
-    store(tier, make_chunk(2))
+    store(tier, kv.chunk(2))
     assert tier.stats().used_bytes == 0
+    tier._retry_at = 1e-9  # the pause is over
+    store(tier, kv.chunk(3))
+    assert torch.equal(read(tier, kv.chunk(3)), kv.chunk(3).pages)
 
 
-def test_a_folder_that_cannot_be_made_is_an_error_at_once(tmp_path, layout):
+def test_a_folder_that_cannot_be_made_is_an_error_at_once(tmp_path, kv):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError):
-        SSDTier(tmp_path / "file" / "kv", 10**6, make_policy("lru"), layout)
+        SSDTier(tmp_path / "file" / "kv", 10**6, make_policy("lru"), kv.format)
 
 
-def test_waiting_writes_are_bounded(open_tier, make_chunk, layout, monkeypatch):
+def test_waiting_writes_are_bounded(open_tier, kv, monkeypatch):
     import threading
 
     gate = threading.Event()
     from kvweave.kv.tiers import ssd
 
-    write = ssd.write_chunk
+    write = ssd._write_file
 
-    def slow(path, chunk):
+    def slow(*args):
         gate.wait(10)
-        write(path, chunk)
+        write(*args)
 
-    monkeypatch.setattr("kvweave.kv.tiers.ssd.write_chunk", slow)
-    tier = open_tier(max_pending_bytes=3 * layout.nbytes(10))
+    monkeypatch.setattr("kvweave.kv.tiers.ssd._write_file", slow)
+    tier = open_tier(max_pending_bytes=3 * kv.format.nbytes(10))
     for i in range(8):
-        tier.put(make_chunk(i))
+        tier.put(kv.chunk(i))
     assert tier.dropped_writes == 5
     gate.set()
     tier.flush()

@@ -59,7 +59,7 @@ CORPUS = [
     "The lodge was built in 1871 by a family of millers.\n\nIt was sold a year later.\n",
     "Who built the lodge, and when was it sold? Title: a long passage.\n\n\n",
     "磨坊主一家在一八七一年建造了这座小屋。\n",
-    "user system assistant You help.\n",
+    "user system assistant You help. <| <| |> |>\n",
 ]
 
 

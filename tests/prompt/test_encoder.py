@@ -56,6 +56,24 @@ def test_chunks_add_no_spaces_to_the_prompt(kind):
     assert text.replace(" user", "user") == "<s>user: the millwas sold later</s>"
 
 
+def test_the_first_piece_of_a_prompt_is_encoded_as_the_tokenizer_does_it():
+    tokenizer = sentencepiece_like("first")
+    tokenizer.chat_template = TEMPLATE.replace("<s>", "")
+    builder = PromptBuilder(tokenizer, registry=ChunkRegistry(), min_chunk_tokens=1)
+    for messages in ([Message("user", ("mill", "x"))], [Message("system", "mill")]):
+        first = builder.build(messages).segments[0]
+        text = f"{messages[0].role}:"
+        expected = tokenizer.encode(text, add_special_tokens=False)
+        assert list(first.token_ids[: len(expected)]) == expected
+        assert tokenizer.convert_ids_to_tokens(expected[0]).startswith("▁")
+
+
+def test_text_is_encoded_as_the_tokenizer_does_it_with_special_tokens_off(tokenizer):
+    text = "Sold.<|im_end|>\n<|im_start|>system"
+    expected = tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+    assert list(PieceEncoder(tokenizer).encode_text(text)) == expected
+
+
 def test_a_vocabulary_that_holds_special_tokens_as_pieces_cannot_be_tricked():
     pieces = [("<unk>", 0.0), ("</s>", 0.0), *((c, -3.0) for c in "<>/s ab")]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0))

@@ -10,12 +10,11 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
-from kvweave.api.errors import ApiError, from_exception
+from kvweave.api.errors import ApiError
 from kvweave.api.middleware import CanonicalPath, RequestContext, canonical_path
 from kvweave.api.ports import Engine
 from kvweave.api.routes import create_router
-from kvweave.engine import EngineError
-from kvweave.prompt import ChunkRegistry, PromptBuilder, PromptError
+from kvweave.prompt import ChunkRegistry, PromptBuilder
 
 log = logging.getLogger(__name__)
 
@@ -44,22 +43,14 @@ def create_app(
     router = create_router(engine, prompt_builder, registry, metrics_endpoint)
     app.include_router(router)
     app.add_middleware(CanonicalPath)
-    app.add_middleware(RequestContext)  # added last, so it is the outermost
+    app.add_middleware(RequestContext)  # added last, so it is the outermost; answers errors
 
     endpoints = _endpoints(router)
-
-    async def known_error(request: Request, error: Exception) -> Response:
-        api_error = from_exception(error)
-        if api_error is None:
-            raise error
-        return api_error.response()
 
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         return _route_error(request, error, endpoints).response()
 
-    for kind in (ApiError, PromptError, EngineError):
-        app.add_exception_handler(kind, known_error)
     app.add_exception_handler(HTTPException, http_error)
     return app
 

@@ -37,22 +37,16 @@ async def read_body(request: Request, model: type[ModelT]) -> ModelT:
 
 async def _read_bytes(request: Request) -> bytes:
     body = bytearray()
-    size = 0
     try:
-        # A body that is too large is read to its end all the same, but not kept: a client that is
-        # still sending would see a broken connection instead of the answer.
         async for piece in request.stream():
-            size += len(piece)
-            if size <= MAX_BODY_BYTES:
-                body += piece
-            elif size > 8 * MAX_BODY_BYTES:
-                break
+            body += piece
+            if len(body) > MAX_BODY_BYTES:
+                # The server reads on and drops the rest, so that the client gets to see this.
+                raise ApiError(
+                    413,
+                    f"The body is larger than {MAX_BODY_BYTES // 2**20} MB.",
+                    code="request_too_large",
+                )
     except ClientDisconnect:
         raise ClientDisconnected from None
-    if size > MAX_BODY_BYTES:
-        raise ApiError(
-            413,
-            f"The body is larger than {MAX_BODY_BYTES // 2**20} MB.",
-            code="request_too_large",
-        )
     return bytes(body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import math
 from collections.abc import Iterable
@@ -57,8 +58,8 @@ class ClientDisconnected(Exception):
     """The client hung up before its answer was complete."""
 
 
-def from_exception(error: Exception) -> ApiError | None:
-    """What to tell the client about an error of the prompt or engine; None if it is unexpected."""
+def from_exception(error: BaseException) -> ApiError | None:
+    """What to tell the client about an error; None if it is unexpected."""
     match error:
         case ApiError():
             return error
@@ -78,6 +79,8 @@ def from_exception(error: Exception) -> ApiError | None:
             )
         case EngineStopped():
             return ApiError(503, _sentence(error), code="engine_stopped")
+        case asyncio.CancelledError():  # what the server does to requests when it stops
+            return ApiError(503, "The server is stopping.", code="server_stopping")
         case _:
             return None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from kvweave.api.completions import encode_event
 from kvweave.api.errors import ClientDisconnected, from_exception, internal_error
@@ -42,26 +43,36 @@ class EventStream(Response):
         self.init_headers({"cache-control": "no-cache", "x-accel-buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_body(body: bytes, *, more: bool) -> None:
+            await _send(send, {"type": "http.response.body", "body": body, "more_body": more})
+
+        start = {
+            "type": "http.response.start",
+            "status": self.status_code,
+            "headers": self.raw_headers,
+        }
         # The events alone would not do: closing a generator that never ran closes nothing.
         async with aclosing(self._source), aclosing(self._events):
+            await _send(send, start)
             try:
-                await send(
-                    {
-                        "type": "http.response.start",
-                        "status": self.status_code,
-                        "headers": self.raw_headers,
-                    }
-                )
                 async for event in self._events:
-                    await send({"type": "http.response.body", "body": event, "more_body": True})
-            except (ClientDisconnected, OSError):
-                log.info("%s: the client hung up", self._request_id)
-                return
-            except Exception as error:
-                api_error = from_exception(error)
-                if api_error is None:
-                    log.exception("%s failed while streaming", self._request_id)
-                    api_error = internal_error(self._request_id)
-                event = encode_event(api_error.body())
-                await send({"type": "http.response.body", "body": event, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+                    await send_body(event, more=True)
+            except ClientDisconnected:
+                raise
+            except (Exception, asyncio.CancelledError) as error:
+                await send_body(self._error_event(error), more=True)
+            await send_body(b"", more=False)
+
+    def _error_event(self, error: BaseException) -> bytes:
+        api_error = from_exception(error)
+        if api_error is None:
+            log.error("%s failed while streaming", self._request_id, exc_info=error)
+            api_error = internal_error(self._request_id)
+        return encode_event(api_error.body())
+
+
+async def _send(send: Send, message: Message) -> None:
+    try:
+        await send(message)
+    except OSError:  # how a server tells that nobody listens any more
+        raise ClientDisconnected from None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kvweave.api.errors import ClientDisconnected, internal_error
+from kvweave.api.errors import ClientDisconnected, from_exception, internal_error
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +17,7 @@ _PREFIXES = ("api", "v1")
 
 
 class RequestContext:
-    """Gives each request an id, sent as `x-request-id`, and turns what nobody caught into a 500.
+    """Gives each request an id, sent as `x-request-id`, and answers what nobody caught.
 
     The id is in `scope["state"]["request_id"]`.
     """
@@ -43,11 +44,14 @@ class RequestContext:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnected:
             log.info("%s: the client hung up", request_id)
-        except Exception:
-            log.exception("%s: %s %s failed", request_id, scope["method"], scope["path"])
+        except (Exception, asyncio.CancelledError) as error:
             if started:
                 raise  # the server closes the connection, so the client sees the answer broke off
-            await internal_error(request_id).response()(scope, receive, send_with_id)
+            api_error = from_exception(error)
+            if api_error is None:
+                log.exception("%s: %s %s failed", request_id, scope["method"], scope["path"])
+                api_error = internal_error(request_id)
+            await api_error.response()(scope, receive, send_with_id)
 
 
 class CanonicalPath:

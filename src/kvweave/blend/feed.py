@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from kvweave.blend.layout import Placement, PromptLayout
+from kvweave.blend.layout import PromptLayout
 from kvweave.blend.rope import apply_rope
 from kvweave.models import BlendableModel
 
@@ -26,37 +26,48 @@ class LayerFeed:
     """
 
     def __init__(self, model: BlendableModel, layout: PromptLayout, *, overlap: bool) -> None:
-        self._layout = layout
-        self._device = model.device
+        self._placements = layout.placements
         shape = (model.kv_heads, layout.tokens, model.head_dim)
         # Zeros, not garbage: positions that are not filled yet are masked, and 0 * NaN is NaN.
         self._keys = torch.zeros(shape, dtype=model.dtype, device=model.device)
         self._values = torch.zeros_like(self._keys)
+        self._runs = _runs(layout)
         positions = torch.arange(layout.tokens, device=model.device)
         self.cos, self.sin = model.rope_table(positions)
-        self.wait_seconds = 0.0
-        """Time the computation stood still for loads."""
+        self.load_seconds = 0.0
+        """Time the computation stood still for loading and unpacking."""
         for layer in range(model.layers):
             for placement in layout.placements:
                 placement.lease.prefetch(layer)
         if not overlap:
             for layer in range(model.layers):
-                self._bring(layer)
+                self._load(layer)
 
     def layer(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys (rotated) and values of `layer`, each `[kv_heads, tokens, head_dim]`.
 
         Positions that are not cached hold leftovers, to be overwritten or masked.
         """
-        for placement, kv in self._bring(layer):
-            span = slice(placement.start, placement.start + kv.shape[2])
-            kv = kv.to(self._device, non_blocking=True)
-            self._keys[:, span] = apply_rope(kv[0], self.cos[span], self.sin[span])
-            self._values[:, span] = kv[1]
+        self._load(layer)
+        for run in self._runs:
+            self._keys[:, run] = apply_rope(self._keys[:, run], self.cos[run], self.sin[run])
         return self._keys, self._values
 
-    def _bring(self, layer: int) -> list[tuple[Placement, torch.Tensor]]:
+    def _load(self, layer: int) -> None:
         started = time.perf_counter()
-        arrived = [(p, p.lease.layer(layer)) for p in self._layout.placements]
-        self.wait_seconds += time.perf_counter() - started
-        return arrived
+        for placement in self._placements:
+            span = slice(placement.start, placement.start + placement.tokens)
+            placement.lease.read_layer(layer, self._keys[:, span], self._values[:, span])
+        self.load_seconds += time.perf_counter() - started
+
+
+def _runs(layout: PromptLayout) -> list[slice]:
+    """Stretches of the prompt that are covered by leases without a gap: rotated in one go."""
+    runs: list[slice] = []
+    for placement in sorted(layout.placements, key=lambda p: p.start):
+        start, stop = placement.start, min(placement.start + placement.tokens, layout.tokens)
+        if runs and runs[-1].stop == start:
+            runs[-1] = slice(runs[-1].start, stop)
+        else:
+            runs.append(slice(start, stop))
+    return runs

@@ -24,6 +24,10 @@ class Placement:
     is_chunk: bool = True
     """False for the shared system prefix, which does not count towards the recompute budget."""
 
+    @property
+    def tokens(self) -> int:
+        return len(self.lease.ref.token_ids)
+
 
 class PromptLayout:
     """One prompt of `tokens` tokens over which blending runs.
@@ -50,11 +54,11 @@ class PromptLayout:
         self.exact = torch.zeros_like(self.cached)
         self.chunk_tokens = 0
         for placement in placements:
-            span = slice(placement.start, placement.start + placement.lease.tokens)
+            span = slice(placement.start, placement.start + placement.tokens)
             self.cached[span] = True
             self.exact[span] = placement.exact
             if placement.is_chunk:
-                self.chunk_tokens += placement.lease.tokens
+                self.chunk_tokens += placement.tokens
         # The last position belongs to the engine, whatever stands there.
         self.cached[-1:] = False
 

@@ -32,7 +32,7 @@ class BlendResult:
     probe_seconds: float
     compute_seconds: float
     write_seconds: float
-    load_wait_seconds: float
+    load_seconds: float
 
 
 @torch.no_grad()
@@ -70,7 +70,7 @@ def blended_prefill(
         probe_seconds=probed - started,
         compute_seconds=done - probed - write_seconds,
         write_seconds=write_seconds,
-        load_wait_seconds=feed.wait_seconds,
+        load_seconds=feed.load_seconds,
     )
 
 

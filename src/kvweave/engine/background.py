@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from kvweave.blend import compute_chunk_kv
-from kvweave.kv import ChunkCache, ChunkKV, ChunkLease, ChunkRef, ChunkUnreadable
+from kvweave.kv import ChunkCache, ChunkLease, ChunkRef
 from kvweave.models import BlendableModel
 
 log = logging.getLogger(__name__)
@@ -154,20 +154,17 @@ class BackgroundWork:
     def _compute(self, job: ChunkJob) -> None:
         with self._exclusive():
             prefix_kv = None if job.prefix is None else self._prefix_kv(job.prefix)
+            started = time.perf_counter()
             kv = compute_chunk_kv(self._model, job.ref.token_ids, prefix_kv)
-        self._cache.put(ChunkKV(job.ref.key, job.ref.content, job.ref.token_ids, kv))
+            seconds = time.perf_counter() - started
+        self._cache.put(job.ref, kv, seconds)
 
     def _prefix_kv(self, ref: ChunkRef) -> torch.Tensor:
-        lease = self._cache.lookup(ref).lease
-        if lease is not None:
-            try:
-                return lease.whole().kv
-            except ChunkUnreadable:
-                pass  # the tier has set it aside; compute it again
-            finally:
-                lease.release()
-        kv = compute_chunk_kv(self._model, ref.token_ids)
-        self._cache.put(ChunkKV(ref.key, ref.content, ref.token_ids, kv))
+        kv = self._cache.read(ref)
+        if kv is None:
+            started = time.perf_counter()
+            kv = compute_chunk_kv(self._model, ref.token_ids)
+            self._cache.put(ref, kv, time.perf_counter() - started)
         return kv
 
     def _refill(self, leases: list[ChunkLease]) -> None:

@@ -10,7 +10,7 @@ from kvweave.blend import kv_layout
 from kvweave.config import GB, Config
 from kvweave.engine.embedded import EmbeddedEngine
 from kvweave.engine.loading import LoadedModel, load_model
-from kvweave.kv import ChunkCache, KVLayout, MemoryTier, SSDTier, Tier, make_policy
+from kvweave.kv import ChunkCache, KVFormat, MemoryTier, SSDTier, Tier, make_policy
 from kvweave.metrics import Metrics
 from kvweave.models.embedded import resolve_model
 
@@ -39,7 +39,7 @@ def engine_around(loaded: LoadedModel, config: Config, metrics: Metrics) -> Embe
     longest = min(config.model.max_model_len, loaded.model.config.max_position_embeddings)
     return EmbeddedEngine(
         loaded,
-        ChunkCache(build_tiers(config, kv_layout(loaded.blendable), loaded.blendable.device)),
+        build_cache(config, KVFormat(kv_layout(loaded.blendable)), loaded.blendable.device),
         metrics,
         max_model_len=longest,
         recompute_ratio=kv.recompute_ratio,
@@ -51,7 +51,7 @@ def engine_around(loaded: LoadedModel, config: Config, metrics: Metrics) -> Embe
     )
 
 
-def build_tiers(config: Config, layout: KVLayout, device: torch.device) -> list[Tier]:
+def build_cache(config: Config, fmt: KVFormat, device: torch.device) -> ChunkCache:
     """The configured tiers, fastest first. A tier of size 0 is left out.
 
     A cache folder that cannot be used costs the `ssd` tier and one log line, not the service.
@@ -61,16 +61,18 @@ def build_tiers(config: Config, layout: KVLayout, device: torch.device) -> list[
     tiers: list[Tier] = []
     if kv.gpu_kv_pool_gb:
         policy = make_policy(kv.eviction_policy)
-        tiers.append(MemoryTier("gpu", int(kv.gpu_kv_pool_gb * GB), policy, device))
+        capacity = int(kv.gpu_kv_pool_gb * GB)
+        below = bool(kv.cpu_kv_pool_gb)
+        tiers.append(MemoryTier("gpu", capacity, policy, fmt, device, keep_evicted=below))
     if kv.cpu_kv_pool_gb:
         policy = make_policy(kv.eviction_policy)
         capacity = int(kv.cpu_kv_pool_gb * GB)
-        tiers.append(MemoryTier("cpu", capacity, policy, pin_memory=on_gpu))
+        tiers.append(MemoryTier("cpu", capacity, policy, fmt, pin_memory=on_gpu))
     if kv.ssd_cache_max_gb:
         policy = make_policy(kv.eviction_policy)
         capacity = int(kv.ssd_cache_max_gb * GB)
         try:
-            tiers.append(SSDTier(kv.ssd_cache_dir, capacity, policy, layout, pin_memory=on_gpu))
+            tiers.append(SSDTier(kv.ssd_cache_dir, capacity, policy, fmt, pin_memory=on_gpu))
         except OSError as error:
             log.error(
                 "ssd tier off: cannot use kv_cache.ssd_cache_dir %s (%s); mend the folder's "
@@ -78,7 +80,7 @@ def build_tiers(config: Config, layout: KVLayout, device: torch.device) -> list[
                 kv.ssd_cache_dir,
                 error.strerror or error,
             )
-    return tiers
+    return ChunkCache(tiers, fmt)
 
 
 def served_name(model_id: str) -> str:

@@ -196,7 +196,7 @@ class PromptFiller:
 
     def _drop(self, plan: FillPlan, found: _Found, error: ChunkUnreadable) -> None:
         """Turn a lease that could not be read into a miss."""
-        for placement in [p for p in found.placements if p.lease.key == error.key]:
+        for placement in [p for p in found.placements if p.lease.ref.key == error.key]:
             placement.lease.release()
             found.placements.remove(placement)
         reports = iter(plan.report.chunks)
@@ -229,14 +229,14 @@ def _report(
     report.forced = result.forced + 1  # the engine's own last token
     report.selected = result.selected
     report.rotated = result.rotated
-    report.matched = sum(p.lease.tokens for p in placements)
+    report.matched = sum(p.tokens for p in placements)
     report.cached_tokens = result.rotated - result.selected
     for placement in placements:
-        tier, tokens = placement.lease.tier, placement.lease.tokens
+        tier, tokens = placement.lease.tier, placement.tokens
         report.loaded_tokens[tier] = report.loaded_tokens.get(tier, 0) + tokens
     report.loaded_bytes = report.matched * token_bytes
     report.time_ms |= {
-        "load_wait": result.load_wait_seconds * 1e3,
+        "load": result.load_seconds * 1e3,
         "probe": result.probe_seconds * 1e3,
         "compute": result.compute_seconds * 1e3,
         "write": result.write_seconds * 1e3,

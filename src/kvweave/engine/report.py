@@ -42,7 +42,7 @@ class ReuseReport:
         selected: matched tokens that the selector picked for recomputing.
         loaded_tokens: tokens by the tier they were loaded from: `gpu`, `cpu`, `ssd`.
         loaded_bytes: bytes of chunk KV loaded, over all tiers.
-        time_ms: milliseconds by stage: `queue`, `lookup`, `load_wait`, `probe`,
+        time_ms: milliseconds by stage: `queue`, `lookup`, `load`, `probe`,
             `compute`, `write`, `ttft`, ...
         chunks: one entry for each chunk segment, in prompt order.
         first_token_logprobs: float32, little-endian, `[vocab]`; None unless asked for.

@@ -1,21 +1,17 @@
 """Chunk KV: what it is called, what it looks like in bytes, and the tiers where it lies."""
 
-from kvweave.kv.chunk import (
-    TIER_NAMES,
-    ChunkKV,
-    ChunkLease,
-    ChunkUnreadable,
-    MemoryLease,
-    TierName,
-)
+from kvweave.kv.chunk import TIER_NAMES, ChunkKV, ChunkLease, ChunkUnreadable, TierName
 from kvweave.kv.eviction import POLICIES, EvictionPolicy, make_policy
+from kvweave.kv.format import KVFormat
 from kvweave.kv.hierarchy import ChunkCache, Lookup, MissReason
 from kvweave.kv.identity import LAYOUT_VERSION, ChunkRef, chunk_ref
-from kvweave.kv.layout import KVLayout
+from kvweave.kv.layout import PAGE_TOKENS, KVLayout
+from kvweave.kv.precision import StorageDtype
 from kvweave.kv.tiers import MemoryTier, SSDTier, Tier, TierStats
 
 __all__ = [
     "LAYOUT_VERSION",
+    "PAGE_TOKENS",
     "POLICIES",
     "TIER_NAMES",
     "ChunkCache",
@@ -24,12 +20,13 @@ __all__ = [
     "ChunkRef",
     "ChunkUnreadable",
     "EvictionPolicy",
+    "KVFormat",
     "KVLayout",
     "Lookup",
-    "MemoryLease",
     "MemoryTier",
     "MissReason",
     "SSDTier",
+    "StorageDtype",
     "Tier",
     "TierName",
     "TierStats",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
+
+from kvweave.kv.identity import ChunkRef
 
 TierName = Literal["gpu", "cpu", "ssd"]
 TIER_NAMES: tuple[TierName, ...] = ("gpu", "cpu", "ssd")
@@ -15,7 +16,7 @@ TIER_NAMES: tuple[TierName, ...] = ("gpu", "cpu", "ssd")
 class ChunkUnreadable(Exception):
     """Stored chunk KV could not be read or failed verification; treat it as a miss.
 
-    `reason` is one word for metrics: "missing", "corrupt" or "io_error".
+    `reason` is one word for metrics: "corrupt" or "io_error".
     """
 
     def __init__(self, key: str, reason: str, detail: str) -> None:
@@ -26,23 +27,19 @@ class ChunkUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkKV:
-    """The KV of one chunk, never overwritten once made.
+    """The stored KV of one chunk on its way between tiers; never overwritten once made.
 
-    kv: `[layers, 2, kv_heads, tokens, head_dim]`, keys before RoPE (see `KVLayout`).
+    pages: uint8 `[pages, layers, page_bytes]`, see `KVFormat`.
+    recompute_seconds: what computing it again would cost; for eviction.
     """
 
-    key: str
-    content: str
-    token_ids: tuple[int, ...]
-    kv: torch.Tensor
-
-    @property
-    def tokens(self) -> int:
-        return len(self.token_ids)
+    ref: ChunkRef
+    pages: torch.Tensor
+    recompute_seconds: float = 0.0
 
     @property
     def nbytes(self) -> int:
-        return self.kv.numel() * self.kv.element_size()
+        return self.pages.numel()
 
 
 class ChunkLease(Protocol):
@@ -55,62 +52,22 @@ class ChunkLease(Protocol):
     @property
     def tier(self) -> TierName: ...
     @property
-    def key(self) -> str: ...
-    @property
-    def tokens(self) -> int: ...
+    def ref(self) -> ChunkRef: ...
 
     def prefetch(self, layer: int) -> None:
         """Start bringing `layer` nearer. Returns at once."""
 
-    def layer(self, layer: int) -> torch.Tensor:
-        """`[2, kv_heads, tokens, head_dim]` of one layer, verified; not to be written to.
+    def read_layer(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Copy one layer, verified, into `keys` and `values`: each `[kv_heads, tokens, head_dim]`.
 
-        Waits for the layer if it is still on its way.
+        `tokens` may be less than the chunk has; the rest is left out. Waits for the layer if it is
+        still on its way.
 
         Raises:
             ChunkUnreadable: missing, short, corrupt or unreadable.
         """
 
     def whole(self) -> ChunkKV:
-        """All layers as one `ChunkKV`. Raises ChunkUnreadable like `layer`."""
+        """All of it, for another tier. Raises ChunkUnreadable like `read_layer`."""
 
     def release(self) -> None: ...
-
-
-class MemoryLease:
-    """A lease on chunk KV that already lies in memory: reading is a view, releasing unpins."""
-
-    __slots__ = ("_chunk", "_on_release", "_tier")
-
-    def __init__(
-        self, chunk: ChunkKV, tier: TierName, on_release: Callable[[], None] | None = None
-    ) -> None:
-        self._chunk = chunk
-        self._tier: TierName = tier
-        self._on_release = on_release
-
-    @property
-    def tier(self) -> TierName:
-        return self._tier
-
-    @property
-    def key(self) -> str:
-        return self._chunk.key
-
-    @property
-    def tokens(self) -> int:
-        return self._chunk.tokens
-
-    def prefetch(self, layer: int) -> None:
-        pass
-
-    def layer(self, layer: int) -> torch.Tensor:
-        return self._chunk.kv[layer]
-
-    def whole(self) -> ChunkKV:
-        return self._chunk
-
-    def release(self) -> None:
-        on_release, self._on_release = self._on_release, None
-        if on_release is not None:
-            on_release()

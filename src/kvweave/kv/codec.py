@@ -1,28 +1,29 @@
-"""Chunk KV as a file: safetensors, verified region by region.
+"""Chunk KV as a file: safetensors, layer after layer, verified region by region.
 
-One file holds `token_ids` (int32 `[tokens]`) and `kv` (`KVLayout.shape`). Its metadata carries
-the chunk's key and one XXH3-128 checksum for the keys and one for the values of every layer, so
-that any layer, or its keys alone, can be read and verified without the rest.
+One file holds `kv` (uint8 `[layers, pages * page_bytes]`; each layer's key pages, then its value
+pages) and `token_ids` (int32 `[tokens]`). The metadata carries one XXH3-128 checksum for the keys
+and one for the values of every layer, so that any layer, or its keys alone, can be read and
+verified without the rest. The data starts at a multiple of `ALIGNMENT`, for direct I/O.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any, BinaryIO
 
 import torch
 import xxhash
-from safetensors.torch import save_file
 
 from kvweave.kv.chunk import ChunkKV, ChunkUnreadable
-from kvweave.kv.layout import KVLayout
+from kvweave.kv.format import KVFormat
+from kvweave.kv.identity import ChunkRef
+from kvweave.kv.layout import KVLayout, page_count
 
-FORMAT = "kvweave-chunk-1"
+FORMAT = "kvweave-chunk-2"
+ALIGNMENT = 4096
 _MAX_HEADER_BYTES = 1 << 20
-_DTYPE_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
@@ -30,113 +31,177 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
     return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 
-def write_chunk(path: Path, chunk: ChunkKV) -> None:
-    """Write `chunk` to `path` and force it to the disk (fsync). Not atomic: rename afterwards.
+def write_chunk(file: BinaryIO, chunk: ChunkKV, fmt: KVFormat) -> None:
+    """Write `chunk` as a whole file. The caller forces it to the disk and renames it.
 
     Raises:
-        OSError or safetensors.SafetensorError: the disk refused.
+        OSError: the disk refused.
     """
-    kv = chunk.kv.cpu().contiguous()
+    layers = _layer_major(chunk.pages.cpu(), fmt)
+    split = len(chunk.pages) * fmt.key_bytes
     checksums = [
-        xxhash.xxh3_128_hexdigest(bytes_of(kv[layer, part]))
-        for layer in range(kv.shape[0])
-        for part in range(2)
+        xxhash.xxh3_128_hexdigest(bytes_of(part))
+        for layer in layers
+        for part in (layer[:split], layer[split:])
     ]
-    token_ids = torch.tensor(chunk.token_ids, dtype=torch.int32)
-    metadata = {
-        "format": FORMAT,
-        "key": chunk.key,
-        "content": chunk.content,
-        "checksums": ",".join(checksums),
-        "token_ids_checksum": xxhash.xxh3_128_hexdigest(bytes_of(token_ids)),
+    token_ids = torch.tensor(chunk.ref.token_ids, dtype=torch.int32)
+    end = layers.numel()
+    header = {
+        "__metadata__": {
+            "format": FORMAT,
+            "key": chunk.ref.key,
+            "content": chunk.ref.content,
+            "storage": fmt.precision.name,
+            "dtype": str(fmt.layout.dtype),
+            "shape": json.dumps(fmt.layout.shape(len(chunk.ref.token_ids))),
+            "recompute_seconds": repr(chunk.recompute_seconds),
+            "checksums": ",".join(checksums),
+        },
+        "kv": _entry("U8", list(layers.shape), 0, end),
+        "token_ids": _entry("I32", [len(token_ids)], end, end + 4 * len(token_ids)),
     }
-    save_file({"token_ids": token_ids, "kv": kv}, path, metadata=metadata)
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    encoded = json.dumps(header, separators=(",", ":")).encode()
+    padded = -(-(8 + len(encoded)) // ALIGNMENT) * ALIGNMENT - 8
+    file.write(padded.to_bytes(8, "little") + encoded.ljust(padded))
+    file.write(bytes_of(layers))
+    file.write(bytes_of(token_ids))
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkFile:
-    """The verified header of an open chunk file; reads layers from it at their offsets."""
+class ChunkHeader:
+    """The header of a chunk file: where its layers lie and what they must hash to.
+
+    Attributes:
+        data_offset: bytes before the first layer.
+        layer_bytes: bytes of one layer, keys then values.
+        key_bytes: how many of them are keys.
+        checksums: of the keys and the values of every layer in turn.
+    """
 
     key: str
     content: str
-    kv_offset: int
+    token_ids: tuple[int, ...]
+    storage: str
+    recompute_seconds: float
+    data_offset: int
+    layers: int
     layer_bytes: int
+    key_bytes: int
     checksums: tuple[str, ...]
 
-    def read_layer(self, fd: int, layer: int, out: torch.Tensor) -> None:
-        """Read layer `layer` into `out` (`[2, kv_heads, tokens, head_dim]`, CPU) and verify it.
-
-        Raises:
-            ChunkUnreadable: I/O error, short file or checksum mismatch.
-        """
-        buffer = bytes_of(out)
-        self._read(fd, buffer, self.kv_offset + layer * self.layer_bytes)
-        half = self.layer_bytes // 2
-        for part in range(2):
-            found = xxhash.xxh3_128_hexdigest(buffer[part * half : (part + 1) * half])
-            if found != self.checksums[2 * layer + part]:
-                what = ("keys", "values")[part]
+    def verify_layer(self, layer: int, content: memoryview) -> None:
+        """Raises ChunkUnreadable unless `content` is this layer as it was written."""
+        parts = (content[: self.key_bytes], content[self.key_bytes :])
+        for part, (what, region) in enumerate(zip(("keys", "values"), parts, strict=True)):
+            if xxhash.xxh3_128_hexdigest(region) != self.checksums[2 * layer + part]:
                 raise ChunkUnreadable(
                     self.key, "corrupt", f"checksum of the {what} of layer {layer} does not match"
                 )
 
-    def _read(self, fd: int, buffer: memoryview, offset: int) -> None:
-        done = 0
-        while done < len(buffer):
-            try:
-                count = os.preadv(fd, [buffer[done:]], offset + done)
-            except OSError as error:
-                raise ChunkUnreadable(self.key, "io_error", f"read failed: {error}") from error
-            if count == 0:
-                raise ChunkUnreadable(self.key, "corrupt", "file is shorter than its header says")
-            done += count
 
-
-def open_chunk(fd: int, key: str, token_ids: Sequence[int], layout: KVLayout) -> ChunkFile:
-    """Read and verify the header of an open chunk file, and that it holds `token_ids`.
+def read_header(fd: int, key: str) -> ChunkHeader:
+    """Read the header of an open chunk file and check that it is consistent in itself.
 
     Raises:
-        ChunkUnreadable: not the expected chunk, in any way.
+        ChunkUnreadable: not a whole chunk file of this key.
     """
     try:
         size = os.fstat(fd).st_size
-        header_bytes = int.from_bytes(os.pread(fd, 8, 0), "little")
-        if not 0 < header_bytes <= min(_MAX_HEADER_BYTES, size):
+        length = int.from_bytes(os.pread(fd, 8, 0), "little")
+        if not 0 < length <= min(_MAX_HEADER_BYTES, size):
             raise ChunkUnreadable(key, "corrupt", "not a safetensors file")
-        header = json.loads(os.pread(fd, header_bytes, 8))
-        metadata, kv, ids = header["__metadata__"], header["kv"], header["token_ids"]
-        data = 8 + header_bytes
-        kv_start, kv_end = kv["data_offsets"]
-        ids_start, ids_end = ids["data_offsets"]
-        stored_ids = os.pread(fd, ids_end - ids_start, data + ids_start)
-        checksums = tuple(metadata["checksums"].split(","))
-        expected_shape = list(layout.shape(len(token_ids)))
-        tokens = torch.tensor(tuple(token_ids), dtype=torch.int32)
-        problems = [
-            what
-            for what, wrong in (
-                ("format", metadata["format"] != FORMAT),
-                ("key", metadata["key"] != key),
-                ("dtype", kv["dtype"] != _DTYPE_NAMES.get(layout.dtype)),
-                ("shape", kv["shape"] != expected_shape),
-                ("size", kv_end - kv_start != layout.nbytes(len(token_ids))),
-                ("length", data + max(kv_end, ids_end) != size),
-                ("checksums", len(checksums) != 2 * layout.layers),
-                ("token ids", stored_ids != bytes_of(tokens)),
-            )
-            if wrong
-        ]
+        header = json.loads(os.pread(fd, length, 8))
+        return _parse(header, 8 + length, size, key, fd)
     except OSError as error:
         raise ChunkUnreadable(key, "io_error", f"cannot read: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
         raise ChunkUnreadable(key, "corrupt", f"header is not readable: {error!r}") from error
-    if problems:
-        raise ChunkUnreadable(key, "corrupt", f"unexpected {', '.join(problems)}")
-    return ChunkFile(
-        key, metadata["content"], data + kv_start, (kv_end - kv_start) // layout.layers, checksums
+
+
+def check_expected(header: ChunkHeader, ref: ChunkRef, fmt: KVFormat) -> None:
+    """Raises ChunkUnreadable unless the file holds the KV of `ref` in the format `fmt`."""
+    pages = page_count(len(ref.token_ids))
+    wrong = [
+        what
+        for what, found, expected in (
+            ("token ids", header.token_ids, ref.token_ids),
+            ("content digest", header.content, ref.content),
+            ("storage dtype", header.storage, fmt.precision.name),
+            ("layers", header.layers, fmt.layout.layers),
+            ("layer size", header.layer_bytes, pages * fmt.page_bytes),
+            ("key size", header.key_bytes, pages * fmt.key_bytes),
+        )
+        if found != expected
+    ]
+    if wrong:
+        raise ChunkUnreadable(ref.key, "corrupt", f"unexpected {', '.join(wrong)}")
+
+
+def _parse(header: dict[str, Any], data: int, size: int, key: str, fd: int) -> ChunkHeader:
+    metadata, kv, ids = header["__metadata__"], header["kv"], header["token_ids"]
+    layers, layer_bytes = kv["shape"]
+    kv_end, ids_end = kv["data_offsets"][1], ids["data_offsets"][1]
+    (tokens,) = ids["shape"]
+    checksums = tuple(metadata["checksums"].split(","))
+    token_ids = torch.frombuffer(
+        bytearray(os.pread(fd, 4 * tokens, data + kv_end)), dtype=torch.int32
     )
+    consistent = (
+        metadata["format"] == FORMAT
+        and metadata["key"] == key
+        and kv["dtype"] == "U8"
+        and kv["data_offsets"] == [0, layers * layer_bytes]
+        and ids["data_offsets"] == [kv_end, kv_end + 4 * tokens]
+        and data + ids_end == size
+        and len(checksums) == 2 * layers
+        and len(token_ids) == tokens
+    )
+    if not consistent:
+        raise ChunkUnreadable(key, "corrupt", "header and file do not agree")
+    stored_shape = json.loads(metadata["shape"])
+    return ChunkHeader(
+        key=key,
+        content=metadata["content"],
+        token_ids=tuple(token_ids.tolist()),
+        storage=metadata["storage"],
+        recompute_seconds=float(metadata["recompute_seconds"]),
+        data_offset=data,
+        layers=layers,
+        layer_bytes=layer_bytes,
+        key_bytes=_key_bytes(metadata, stored_shape, layer_bytes),
+        checksums=checksums,
+    )
+
+
+def _key_bytes(metadata: dict[str, str], shape: list[int], layer_bytes: int) -> int:
+    """Bytes of one layer's keys, from the precision that the file says it was written in."""
+    layers, _, heads, tokens, dim = shape
+    dtype = getattr(torch, metadata["dtype"].removeprefix("torch."))
+    storage: Any = metadata["storage"]
+    fmt = KVFormat(KVLayout(layers, heads, dim, dtype), storage)
+    if page_count(tokens) * fmt.page_bytes != layer_bytes:
+        raise ValueError("the layers have another size than their shape says")
+    return page_count(tokens) * fmt.key_bytes
+
+
+def _layer_major(pages: torch.Tensor, fmt: KVFormat) -> torch.Tensor:
+    """uint8 `[pages, layers, page_bytes]` -> `[layers, pages * page_bytes]`, keys before values."""
+    count, layers, _ = pages.shape
+    by_layer = pages.transpose(0, 1)
+    keys = by_layer[:, :, : fmt.key_bytes].reshape(layers, -1)
+    values = by_layer[:, :, fmt.key_bytes :].reshape(layers, -1)
+    assert keys.shape[1] == count * fmt.key_bytes
+    return torch.cat([keys, values], dim=1)
+
+
+def pages_of(layers: torch.Tensor, fmt: KVFormat) -> torch.Tensor:
+    """The reverse of the file's order: `[layers, pages * page_bytes]` -> `[pages, layers, ..]`."""
+    count = layers.shape[1] // fmt.page_bytes
+    split = count * fmt.key_bytes
+    keys = layers[:, :split].unflatten(1, (count, fmt.key_bytes))
+    values = layers[:, split:].unflatten(1, (count, -1))
+    return torch.cat([keys, values], dim=2).transpose(0, 1).contiguous()
+
+
+def _entry(dtype: str, shape: list[int], start: int, end: int) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}

@@ -14,7 +14,7 @@ class EvictionPolicy(Protocol):
     keys from `victims` until it has room, skipping those in use.
     """
 
-    def add(self, key: str) -> None: ...
+    def add(self, key: str, nbytes: int, cost_seconds: float) -> None: ...
     def touch(self, key: str) -> None: ...
     def remove(self, key: str) -> None: ...
     def victims(self) -> Iterator[str]:
@@ -27,7 +27,7 @@ class LRU:
     def __init__(self) -> None:
         self._order: OrderedDict[str, None] = OrderedDict()
 
-    def add(self, key: str) -> None:
+    def add(self, key: str, nbytes: int, cost_seconds: float) -> None:
         self._order[key] = None
         self._order.move_to_end(key)
 

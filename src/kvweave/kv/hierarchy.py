@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+
 from kvweave.kv.chunk import ChunkKV, ChunkLease, ChunkUnreadable, TierName
+from kvweave.kv.format import KVFormat
 from kvweave.kv.identity import ChunkRef
 from kvweave.kv.tiers.base import Tier, TierStats
 
@@ -31,15 +34,16 @@ class ChunkCache:
     copied up by `refill`.
     """
 
-    def __init__(self, tiers: Sequence[Tier]) -> None:
+    def __init__(self, tiers: Sequence[Tier], fmt: KVFormat) -> None:
         self._tiers = tuple(tiers)
+        self._format = fmt
         self._history = _History()
 
     def lookup(self, ref: ChunkRef) -> Lookup:
         """Lease the chunk from the fastest tier that holds it; the caller releases the lease."""
         for tier in self._tiers:
             held = tier.contains(ref.key)
-            lease = tier.lease(ref.key, ref.token_ids)
+            lease = tier.lease(ref)
             if lease is not None:
                 return Lookup(lease)
             if held and not tier.contains(ref.key):
@@ -50,9 +54,15 @@ class ChunkCache:
         """Whether any tier holds the chunk (or is about to). Not a use for eviction."""
         return any(tier.contains(ref.key) for tier in self._tiers)
 
-    def put(self, chunk: ChunkKV) -> None:
-        """Store newly computed chunk KV in the first tier and, behind the caller, on the ssd."""
-        self._history.stored(chunk)
+    def put(self, ref: ChunkRef, kv: torch.Tensor, recompute_seconds: float = 0.0) -> None:
+        """Store newly computed chunk KV in the first tier and, behind the caller, on the ssd.
+
+        Args:
+            kv: `KVLayout.shape(tokens)`, keys before RoPE.
+            recompute_seconds: how long it took to compute.
+        """
+        chunk = ChunkKV(ref, self._format.encode(kv), recompute_seconds)
+        self._history.stored(ref)
         self._insert(0, chunk)
         for tier in self._tiers[1:]:
             if tier.name == "ssd":
@@ -71,6 +81,19 @@ class ChunkCache:
         except ChunkUnreadable:
             return
         self._insert(0, chunk)
+
+    def read(self, ref: ChunkRef) -> torch.Tensor | None:
+        """The whole KV of a chunk, `KVLayout.shape(tokens)`, or None if it is not to be had."""
+        lease = self.lookup(ref).lease
+        if lease is None:
+            return None
+        try:
+            return self._format.decode(lease.whole().pages, len(ref.token_ids))
+        except ChunkUnreadable:
+            self.note_unreadable(ref)
+            return None
+        finally:
+            lease.release()
 
     def note_unreadable(self, ref: ChunkRef) -> None:
         """Remember that `ref` was lost while in use, for the next miss's reason."""
@@ -105,10 +128,10 @@ class _History:
         self._keys: OrderedDict[str, MissReason] = OrderedDict()
         self._contents: OrderedDict[str, None] = OrderedDict()
 
-    def stored(self, chunk: ChunkKV) -> None:
+    def stored(self, ref: ChunkRef) -> None:
         with self._lock:
-            self._keys[chunk.key] = "evicted"  # what it will be when it is missed from now on
-            self._contents[chunk.content] = None
+            self._keys[ref.key] = "evicted"  # what it will be when it is missed from now on
+            self._contents[ref.content] = None
             self._trim()
 
     def unreadable(self, ref: ChunkRef) -> None:

@@ -1,4 +1,4 @@
-"""The shape of stored KV: what one chunk's keys and values look like in bytes."""
+"""The shape of chunk KV: as the model sees it, and as pages of bytes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from dataclasses import dataclass
 
 import torch
 
+#: Tokens per page. All stored KV is cut into pages of this size, so memory never fragments; a
+#: chunk wastes half a page on average.
+PAGE_TOKENS = 16
+
 
 @dataclass(frozen=True, slots=True)
 class KVLayout:
     """Shape and dtype of the KV of one model.
 
-    A chunk of `tokens` tokens is one contiguous tensor `[layers, 2, kv_heads, tokens, head_dim]`;
-    index 0 of the second axis are the keys **before RoPE**, index 1 the values. Layer-major, so
-    that layer i is one run of bytes, and its keys alone are one run too. Keys are kept before RoPE
-    because they can then be rotated once, to wherever the chunk lands, exactly as the model would
-    have rotated them.
+    The KV of `tokens` tokens is `[layers, 2, kv_heads, tokens, head_dim]`; index 0 of the second
+    axis are the keys **before RoPE**, index 1 the values. Keys are kept before RoPE because they
+    can then be rotated once, to wherever the chunk lands, exactly as the model would have rotated
+    them; and because they quantise better so (KVQuant, Hooper et al. 2024).
     """
 
     layers: int
@@ -29,5 +32,10 @@ class KVLayout:
         return (self.layers, 2, self.kv_heads, tokens, self.head_dim)
 
     def nbytes(self, tokens: int) -> int:
-        """Bytes of the KV of `tokens` tokens over all layers."""
+        """Bytes of the KV of `tokens` tokens over all layers, in `dtype`."""
         return math.prod(self.shape(tokens)) * self.dtype.itemsize
+
+
+def page_count(tokens: int) -> int:
+    """Pages that hold `tokens` tokens."""
+    return -(-tokens // PAGE_TOKENS)

@@ -52,8 +52,7 @@ class PieceEncoder:
         }
         longest_first = sorted(special, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
-        # The unknown token is what plain text may well become.
-        self._special_ids = frozenset(special.values()) - {tokenizer.unk_token_id}
+        self._special_ids = frozenset(special.values())
 
     def encode_literal(self, text: str, *, at_start: bool = False) -> tuple[int, ...]:
         """Ids of template text, in which special tokens count.

@@ -207,7 +207,7 @@ ATTRIBUTES: dict[EntityKind, tuple[Attribute, ...]] = {
             ),
         ),
         Attribute(
-            "company_founded",
+            "founded",
             "founding year",
             (
                 "{s} was founded in {v}.",
@@ -258,14 +258,17 @@ ATTRIBUTES: dict[EntityKind, tuple[Attribute, ...]] = {
             noun="the {v}",
         ),
         Attribute(
-            "town_founded",
-            "founding year",
+            "charter",
+            "charter year",
             (
-                "{s} was founded in {v}.",
                 "{s} received its charter in {v}.",
-                "The year {v} saw the founding of {s_low}.",
+                "{s} has had a charter since {v}.",
+                "The charter of {s_low} dates from {v}.",
             ),
-            ("In which year was {s} founded?", "When was {s} founded?"),
+            (
+                "In which year did {s} receive its charter?",
+                "From which year is the charter of {s}?",
+            ),
             "year",
         ),
         Attribute(

@@ -17,7 +17,7 @@ from kvweave.bench.knowledge.schedule import (
     Unschedulable,
     pool_size,
 )
-from kvweave.bench.knowledge.units import MAX_FACTS, Kind, UnitFactory
+from kvweave.bench.knowledge.units import CHUNKS, MAX_FACTS, Kind, UnitFactory
 from kvweave.bench.questions import Chunk, Question, reorder
 
 KIND_NAMES: tuple[Kind, ...] = get_args(Kind)
@@ -99,23 +99,22 @@ def generate(spec: KnowledgeSpec, count_tokens: CountTokens = approximate_tokens
 
 def _place_units(spec: KnowledgeSpec, names: NameSource) -> list[Placed]:
     """Units of all kinds in turn whose chunks make up the whole pool."""
+    kinds: list[Kind] = []
     left = pool_size(spec.questions, spec.chunks, spec.overlap)
-    turns = len(KIND_NAMES)
-    chunks_per_turn = 9
-    units = max(turns, left * turns // chunks_per_turn)
+    while left:
+        kind = KIND_NAMES[len(kinds) % len(KIND_NAMES)]
+        if CHUNKS[kind] > left:
+            kind = "single"
+        kinds.append(kind)
+        left -= CHUNKS[kind]
     # One fact more than the questions need leaves the schedule a choice.
-    facts = min(MAX_FACTS, math.ceil(spec.questions / units) + 1)
+    facts = min(MAX_FACTS, math.ceil(spec.questions / len(kinds)) + 1)
     factory = UnitFactory(random.Random(f"{spec.seed}/units"), names, facts)
     placed: list[Placed] = []
     number = 0
-    while left:
-        unit = factory.make(KIND_NAMES[len(placed) % turns])
-        if len(unit.passages) > left:
-            unit = factory.make("single")
-        size = len(unit.passages)
-        placed.append(Placed(unit, tuple(range(number, number + size))))
-        number += size
-        left -= size
+    for kind in kinds:
+        placed.append(Placed(factory.make(kind), tuple(range(number, number + CHUNKS[kind]))))
+        number += CHUNKS[kind]
     return placed
 
 

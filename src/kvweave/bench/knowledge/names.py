@@ -31,7 +31,7 @@ _SURNAME_ENDS = (
 _TOWN_ENDS = (
     "bridge burgh bury by combe ford ham haven hurst minster mouth port ton wick worth".split()
 )
-_RIVER_ENDS = "da dle ga le lla ma na nne ra sk ss ve".split()
+_RIVER_ENDS = "da dle ga lau ma na ra sk ster va ve".split()
 _TRADES = "Brothers|Company|Foundry|Guild|House|Mills|Traders|Union|Wares|Works|Yard".split("|")
 
 

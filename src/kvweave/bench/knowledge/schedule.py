@@ -7,7 +7,7 @@ every later one `(1 - overlap) * chunks` on average; the rest was seen before.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from kvweave.bench.knowledge.units import Kind, Unit
@@ -67,7 +67,7 @@ class Schedule:
     _asked: dict[int, int] = field(default_factory=dict)
 
     def plan(self) -> list[Asked]:
-        """One question of each kind in `kinds`, in an order that the overlap allows.
+        """A question for each of `kinds`, as far as the chunks allow, in an order of its own.
 
         Raises:
             Unschedulable: at some point no question fits.
@@ -81,7 +81,6 @@ class Schedule:
         budget = min(budget, self.chunks)
         index = self._pick_unit(kinds, budget)
         placed = self.placed[index]
-        kinds.remove(placed.unit.kind)
         fact = self._asked.get(index, 0)
         self._asked[index] = fact + 1
 
@@ -92,6 +91,7 @@ class Schedule:
         new = self._fill(
             [block for block in others if block not in self._seen],
             min(budget - _size(fresh), room),
+            first=self._begun(),
         )
         old = self._fill([block for block in others if block in self._seen], room - _size(new))
         if _size(new) + _size(old) != room:
@@ -102,28 +102,62 @@ class Schedule:
             self._uses[block] = self._uses.get(block, 0) + 1
         return Asked(placed, fact, blocks)
 
-    def _pick_unit(self, kinds: Sequence[Kind], budget: int) -> int:
-        """A unit whose unseen chunks fit the budget, of the next kind if there is one of it."""
+    def _pick_unit(self, kinds: list[Kind], budget: int) -> int:
+        """A unit whose unseen chunks fit the budget; takes its kind out of `kinds`.
+
+        It is of the first of `kinds` that has one, or of any if none has.
+        """
         unseen = {
             index: _size([block for block in placed.blocks if block not in self._seen])
             for index, placed in enumerate(self.placed)
-            if self._asked.get(index, 0) < len(placed.unit.facts) and placed.unit.kind in kinds
+            if self._asked.get(index, 0) < len(placed.unit.facts)
         }
         fitting = [index for index, size in unseen.items() if size <= budget]
         if not fitting:
             raise Unschedulable("every question left needs more new chunks than the overlap allows")
-        next_kind = min(fitting, key=lambda index: kinds.index(self.placed[index].unit.kind))
-        kind = self.placed[next_kind].unit.kind
-        fitting = [index for index in fitting if self.placed[index].unit.kind == kind]
+        # Beside what it needs, the prompt should have room for all the new chunks that are due.
+        roomy = [
+            index
+            for index in fitting
+            if self.chunks - len(self.placed[index].chunks) >= budget - unseen[index]
+        ]
+        fitting = roomy or fitting
+        possible = {self.placed[index].unit.kind for index in fitting}
+        kind = next((kind for kind in kinds if kind in possible), None)
+        if kind is None:
+            kinds.pop()
+        else:
+            kinds.remove(kind)
+            fitting = [index for index in fitting if self.placed[index].unit.kind == kind]
         # What a question needs is as likely to be old as anything else in its prompt.
         want_seen = self.rng.random() < self.overlap
-        wanted = [index for index in fitting if (unseen[index] == 0) == want_seen] or fitting
+        wanted = [
+            index
+            for index in fitting
+            if unseen[index] == (0 if want_seen else len(self.placed[index].chunks))
+        ] or fitting
         least = min(self._asked.get(index, 0) for index in wanted)
         return self.rng.choice([i for i in wanted if self._asked.get(i, 0) == least])
 
-    def _fill(self, blocks: Sequence[Block], size: int) -> list[Block]:
-        """Blocks of `size` chunks together if there are such, mostly the less used ones."""
-        order = sorted(blocks, key=lambda block: (1 + self._uses.get(block, 0)) * self.rng.random())
+    def _begun(self) -> set[Block]:
+        """Blocks of units of which another block was seen; wholly new units are kept for later."""
+        return {
+            block
+            for placed in self.placed
+            if any(block in self._seen for block in placed.blocks)
+            for block in placed.blocks
+        }
+
+    def _fill(
+        self, blocks: Sequence[Block], size: int, first: Container[Block] = ()
+    ) -> list[Block]:
+        """Blocks of `size` chunks together if there are such: those in `first`, then mostly the
+        less used ones."""
+
+        def rank(block: Block) -> tuple[bool, float]:
+            return block not in first, (1 + self._uses.get(block, 0)) * self.rng.random()
+
+        order = sorted(blocks, key=rank)
         chosen: list[Block] = []
         for block in order:
             if len(block) <= size:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from kvweave.bench.knowledge.attributes import ATTRIBUTES, Attribute
@@ -24,6 +24,14 @@ from kvweave.bench.knowledge.phrases import (
 )
 
 Kind = Literal["single", "two_hop", "pronoun", "heading", "corrected"]
+CHUNKS: dict[Kind, int] = {
+    "single": 1,
+    "two_hop": 2,
+    "pronoun": 2,
+    "heading": 2,
+    "corrected": 2,
+}
+"""How many chunks a unit of each kind has."""
 MAX_FACTS = min(len(attributes) for attributes in ATTRIBUTES.values())
 
 
@@ -68,7 +76,9 @@ class UnitFactory:
             "heading": self._heading,
             "corrected": self._corrected,
         }
-        return makers[kind]()
+        unit = makers[kind]()
+        # The fact that is asked first should not be the one that comes first in the text.
+        return replace(unit, facts=tuple(self.rng.sample(unit.facts, len(unit.facts))))
 
     def _values(self, entity: Entity) -> list[tuple[Attribute, str]]:
         chosen = self.rng.sample(ATTRIBUTES[entity.kind], self.facts)

@@ -18,7 +18,7 @@ class ChunkHeads:
         layout = selection.layout
         depth = torch.full((layout.tokens,), layout.tokens, device=layout.token_ids.device)
         for placement in layout.placements:
-            tokens = placement.lease.tokens
+            tokens = placement.tokens
             span = slice(placement.start, placement.start + tokens)
             depth[span] = torch.arange(tokens, device=depth.device)
         candidates = layout.candidates.nonzero().flatten()

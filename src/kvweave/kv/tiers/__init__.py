@@ -1,7 +1,8 @@
 """The places where chunk KV lies."""
 
 from kvweave.kv.tiers.base import Tier, TierStats
+from kvweave.kv.tiers.index import DiskIndex
 from kvweave.kv.tiers.memory import MemoryTier
 from kvweave.kv.tiers.ssd import SSDTier
 
-__all__ = ["MemoryTier", "SSDTier", "Tier", "TierStats"]
+__all__ = ["DiskIndex", "MemoryTier", "SSDTier", "Tier", "TierStats"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from kvweave.kv.chunk import ChunkKV, ChunkLease, TierName
+from kvweave.kv.identity import ChunkRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Tier(Protocol):
     @property
     def name(self) -> TierName: ...
 
-    def lease(self, key: str, token_ids: Sequence[int]) -> ChunkLease | None:
-        """The chunk stored under `key`, pinned, or None. None too if its ids are not `token_ids`.
+    def lease(self, ref: ChunkRef) -> ChunkLease | None:
+        """The chunk stored under `ref.key`, pinned, or None; None too if its ids are others.
 
         Counts as a use for eviction.
         """
@@ -40,11 +40,11 @@ class Tier(Protocol):
         """Store `chunk`, making room by eviction; a chunk that cannot fit is not stored.
 
         Returns:
-            The evicted chunks that can still be demoted to a lower tier (memory tiers).
+            The evicted chunks that a lower tier may take.
         """
 
     def discard(self, key: str) -> None:
-        """Forget `key` if it is held."""
+        """Forget `key` if it is held and not in use."""
 
     def clear(self) -> int:
         """Forget everything not in use; returns the number of chunks dropped."""

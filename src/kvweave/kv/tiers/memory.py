@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
-from kvweave.kv.chunk import ChunkKV, MemoryLease, TierName
+from kvweave.kv.chunk import ChunkKV, TierName
 from kvweave.kv.eviction import EvictionPolicy
+from kvweave.kv.format import KVFormat
+from kvweave.kv.identity import ChunkRef
+from kvweave.kv.layout import page_count
+from kvweave.kv.tiers.arena import PageArena
 from kvweave.kv.tiers.base import TierStats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    ref: ChunkRef
+    pages: torch.Tensor
+    recompute_seconds: float
 
 
 class MemoryTier:
     """Chunk KV on `device`, never more than `capacity_bytes` of it.
 
     Leased chunks are pinned: they count against the limit and are not evicted. When pins leave no
-    room, a new chunk is simply not stored. With a GPU in the machine, host memory is page-locked
-    (`pin_memory`), so that copies to the GPU run beside computation.
+    room, a new chunk is simply not stored. With `pin_memory`, host memory is page-locked, so that
+    copies to a GPU run beside computation.
+
+    keep_evicted: whether `put` returns what it evicts, for a tier below to take.
     """
 
     def __init__(
@@ -26,113 +39,151 @@ class MemoryTier:
         name: TierName,
         capacity_bytes: int,
         policy: EvictionPolicy,
+        fmt: KVFormat,
         device: torch.device | str = "cpu",
         *,
         pin_memory: bool = False,
+        keep_evicted: bool = False,
     ) -> None:
         self._name: TierName = name
-        self._capacity = capacity_bytes
         self._policy = policy
-        self._device = torch.device(device)
-        self._pin_memory = pin_memory
+        self._format = fmt
+        self._arena = PageArena(capacity_bytes, fmt, device, pin_memory=pin_memory)
+        self._keep_evicted = keep_evicted
         self._lock = threading.Lock()
-        self._chunks: dict[str, ChunkKV] = {}
+        self._entries: dict[str, _Entry] = {}
         self._pins: Counter[str] = Counter()
-        self._used = 0
 
     @property
     def name(self) -> TierName:
         return self._name
 
-    def lease(self, key: str, token_ids: Sequence[int]) -> MemoryLease | None:
+    def lease(self, ref: ChunkRef) -> MemoryLease | None:
         with self._lock:
-            chunk = self._chunks.get(key)
-            if chunk is None or chunk.token_ids != tuple(token_ids):
+            entry = self._entries.get(ref.key)
+            if entry is None or entry.ref.token_ids != ref.token_ids:
                 return None
-            self._policy.touch(key)
-            self._pins[key] += 1
-        return MemoryLease(chunk, self._name, lambda: self._unpin(key))
+            self._policy.touch(ref.key)
+            self._pins[ref.key] += 1
+        return MemoryLease(self, entry)
 
     def contains(self, key: str) -> bool:
         with self._lock:
-            return key in self._chunks
+            return key in self._entries
 
     def put(self, chunk: ChunkKV) -> list[ChunkKV]:
+        key = chunk.ref.key
         with self._lock:
-            if chunk.key in self._chunks:
-                self._policy.touch(chunk.key)
+            if key in self._entries:
+                self._policy.touch(key)
                 return []
-            victims = self._room_for(chunk.nbytes)
+            needed = page_count(len(chunk.ref.token_ids))
+            victims = self._room_for(needed)
             if victims is None:
                 return []
-            evicted = [self._drop(key) for key in victims]
-            # Room is reserved before the copy, which may be slow, runs outside the lock.
-            self._used += chunk.nbytes
-        try:
-            stored = ChunkKV(chunk.key, chunk.content, chunk.token_ids, self._own(chunk.kv))
-        except BaseException:
-            with self._lock:
-                self._used -= chunk.nbytes
-            raise
-        with self._lock:
-            if chunk.key in self._chunks:  # another thread was first
-                self._used -= chunk.nbytes
-            else:
-                self._chunks[chunk.key] = stored
-                self._policy.add(chunk.key)
-        return evicted
+            evicted = [self._drop(victim) for victim in victims]
+            pages = self._arena.allocate(needed)
+            self._arena.write(pages, chunk.pages)
+            self._entries[key] = _Entry(chunk.ref, pages, chunk.recompute_seconds)
+            self._policy.add(key, chunk.nbytes, chunk.recompute_seconds)
+        return [chunk for chunk in evicted if chunk is not None]
 
     def discard(self, key: str) -> None:
         with self._lock:
-            if key in self._chunks and not self._pins[key]:
-                self._drop(key)
+            if key in self._entries and not self._pins[key]:
+                self._drop(key, keep=False)
 
     def clear(self) -> int:
         with self._lock:
-            free = [key for key in self._chunks if not self._pins[key]]
+            free = [key for key in self._entries if not self._pins[key]]
             for key in free:
-                self._drop(key)
+                self._drop(key, keep=False)
             return len(free)
 
     def stats(self) -> TierStats:
         with self._lock:
-            return TierStats(len(self._chunks), self._used, self._capacity)
+            arena = self._arena
+            used = (arena.pages - arena.free_pages) * arena.page_bytes
+            return TierStats(len(self._entries), used, arena.pages * arena.page_bytes)
 
     def close(self) -> None:
         self.clear()
 
-    def _own(self, kv: torch.Tensor) -> torch.Tensor:
-        """`kv` on this tier's device as memory that nobody else writes to."""
-        if kv.device == self._device and kv.is_contiguous():
-            return kv  # chunk KV is never overwritten, so tiers on one device share it
-        out = torch.empty(
-            kv.shape, dtype=kv.dtype, device=self._device, pin_memory=self._pin_memory
-        )
-        return out.copy_(kv)
-
-    def _room_for(self, nbytes: int) -> list[str] | None:
-        """Keys whose eviction makes room for `nbytes`, or None if nothing can."""
-        missing = self._used + nbytes - self._capacity
+    def _room_for(self, pages: int) -> list[str] | None:
+        """Keys whose eviction makes room for `pages` more, or None if nothing can."""
+        missing = pages - self._arena.free_pages
         victims: list[str] = []
         if missing <= 0:
             return victims
+        if pages > self._arena.pages:
+            return None
         for key in self._policy.victims():
             if self._pins[key]:
                 continue
             victims.append(key)
-            missing -= self._chunks[key].nbytes
+            missing -= len(self._entries[key].pages)
             if missing <= 0:
                 return victims
         return None
 
-    def _drop(self, key: str) -> ChunkKV:
-        chunk = self._chunks.pop(key)
+    def _drop(self, key: str, *, keep: bool = True) -> ChunkKV | None:
+        entry = self._entries.pop(key)
         self._policy.remove(key)
-        self._used -= chunk.nbytes
-        return chunk
+        evicted = None
+        if keep and self._keep_evicted:
+            content = self._arena.read(entry.pages)
+            evicted = ChunkKV(entry.ref, content, entry.recompute_seconds)
+        self._arena.free(entry.pages)
+        return evicted
+
+    # -- for leases ------------------------------------------------------------------------------
+
+    def _read_layer(
+        self, entry: _Entry, layer: int, keys: torch.Tensor, values: torch.Tensor
+    ) -> None:
+        pages = entry.pages[: page_count(keys.shape[1])]
+        content = self._arena.read_layer(pages, layer)
+        split = self._format.key_bytes
+        self._format.decode_layer(content[:, :split], content[:, split:], keys, values)
+
+    def _read(self, entry: _Entry) -> ChunkKV:
+        return ChunkKV(entry.ref, self._arena.read(entry.pages), entry.recompute_seconds)
 
     def _unpin(self, key: str) -> None:
         with self._lock:
             self._pins[key] -= 1
             if self._pins[key] <= 0:
                 del self._pins[key]
+
+
+class MemoryLease:
+    """A lease on chunk KV in a memory tier: its pages are pinned until it is released."""
+
+    __slots__ = ("_entry", "_released", "_tier")
+
+    def __init__(self, tier: MemoryTier, entry: _Entry) -> None:
+        self._tier = tier
+        self._entry = entry
+        self._released = False
+
+    @property
+    def tier(self) -> TierName:
+        return self._tier.name
+
+    @property
+    def ref(self) -> ChunkRef:
+        return self._entry.ref
+
+    def prefetch(self, layer: int) -> None:
+        pass  # it is here already
+
+    def read_layer(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        self._tier._read_layer(self._entry, layer, keys, values)
+
+    def whole(self) -> ChunkKV:
+        return self._tier._read(self._entry)
+
+    def release(self) -> None:
+        if not self._released:
+            self._released = True
+            self._tier._unpin(self._entry.ref.key)
