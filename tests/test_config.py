@@ -138,8 +138,8 @@ def test_a_wrong_value_is_shown_with_file_key_and_what_is_allowed(
     ("text", "expected"),
     [
         (
-            "[kv_cache]\nrecompute_ration = 0.2",
-            "kv_cache.recompute_ration is not a known key; did you mean kv_cache.recompute_ratio?",
+            "[kv_cache]\nselectr = 'none'",
+            "kv_cache.selectr is not a known key; did you mean kv_cache.selector?",
         ),
         (
             "[model]\nrecompute_ratio = 0.2",

@@ -57,8 +57,8 @@ def test_ttft_is_the_time_to_the_first_text_and_not_to_the_first_event(fake_serv
     fake_server.fail = slow
     with BenchClient(fake_server.url) as client:
         measured = client.ask(MESSAGES, {"mode": "full"}, max_tokens=1)
-    assert 0.19 < measured.ttft < 0.35
-    assert 0.38 < measured.total
+    assert measured.ttft > 0.19
+    assert measured.total - measured.ttft > 0.19
 
 
 def test_a_refusal_gives_the_servers_message(fake_server: Any) -> None:
@@ -99,7 +99,9 @@ def test_idle_is_waited_for(fake_server: Any) -> None:
 def test_no_server_is_an_error_that_names_the_address() -> None:
     with (
         BenchClient("http://127.0.0.1:9") as client,
-        pytest.raises(BenchError, match="127.0.0.1:9/v1/models .*refused.*is the server running"),
+        pytest.raises(
+            BenchError, match=r"127\.0\.0\.1:9/v1/models .*refused.*is the server running"
+        ),
     ):
         _ = client.model
 

@@ -20,6 +20,7 @@ from kvweave.config import Config, effective_toml
 START_TIMEOUT_SECONDS = 300.0
 STOP_TIMEOUT_SECONDS = 20.0
 LOG_NAME = "server.log"
+SERVE = (sys.executable, "-m", "kvweave", "serve")
 _LISTENING = re.compile(r"listening on (http://\S+?)(?:/v1)?/?$", re.MULTILINE)
 
 
@@ -41,12 +42,11 @@ def own_server(config: Config, out: Path) -> Iterator[str]:
         cache = {"ssd_cache_dir": Path(folder).absolute() / "kv"}
         changed = config.model_copy(update={"kv_cache": config.kv_cache.model_copy(update=cache)})
         file.write_text(effective_toml(changed), encoding="utf-8")
-        command = [sys.executable, "-m", "kvweave", "serve"]
-        command += ["--config", str(file), "--host", "127.0.0.1", "--port", "0"]
+        address = ["--host", "127.0.0.1", "--port", "0"]
         with log.open("w", encoding="utf-8") as output:
             # In a session of its own, so that Ctrl-C reaches only the benchmark, which stops it.
             process = subprocess.Popen(
-                command,
+                [*SERVE, "--config", str(file), *address],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -36,6 +36,7 @@ class LayerFeed:
         self.cos, self.sin = model.rope_table(positions)
         self.load_seconds = 0.0
         """Time the computation stood still for loading and unpacking."""
+        self.layers_loaded = 0
         for layer in range(model.layers):
             for placement in layout.placements:
                 placement.lease.prefetch(layer)
@@ -59,6 +60,7 @@ class LayerFeed:
             span = slice(placement.start, placement.start + placement.tokens)
             placement.lease.read_layer(layer, self._keys[:, span], self._values[:, span])
         self.load_seconds += time.perf_counter() - started
+        self.layers_loaded += 1
 
 
 def _runs(layout: PromptLayout) -> list[slice]:

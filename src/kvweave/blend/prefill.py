@@ -24,11 +24,20 @@ The tensors are scratch: copy what is to be kept before returning.
 
 @dataclass(frozen=True, slots=True)
 class BlendResult:
-    """What one blended prefill did, in tokens and seconds."""
+    """What one blended prefill did, in tokens and seconds.
+
+    Attributes:
+        rows: tokens that went through the layers, forced and selected.
+        passes: how often the cached KV was gathered and rotated (a probe is one of them).
+        probe_seconds, compute_seconds: without the time spent in loading.
+        load_seconds: time the computation stood still for loading and unpacking, all passes.
+    """
 
     forced: int
     selected: int
     rotated: int
+    rows: int
+    passes: float
     probe_seconds: float
     compute_seconds: float
     write_seconds: float
@@ -59,7 +68,7 @@ def blended_prefill(
     started = time.perf_counter()
     feed = LayerFeed(model, layout, overlap=overlap)
     selected = _select(model, layout, feed, selector, recompute_ratio)
-    probed = time.perf_counter()
+    probed, probe_load = time.perf_counter(), feed.load_seconds
     rows = torch.cat([layout.forced, selected]).unique(sorted=True)
     write_seconds = _run_rows(model, layout, feed, rows, sink)
     done = time.perf_counter()
@@ -67,8 +76,10 @@ def blended_prefill(
         forced=len(layout.forced),
         selected=len(selected),
         rotated=int(layout.cached.sum()),
-        probe_seconds=probed - started,
-        compute_seconds=done - probed - write_seconds,
+        rows=len(rows),
+        passes=feed.layers_loaded / model.layers,
+        probe_seconds=probed - started - probe_load,
+        compute_seconds=done - probed - write_seconds - (feed.load_seconds - probe_load),
         write_seconds=write_seconds,
         load_seconds=feed.load_seconds,
     )

@@ -69,8 +69,9 @@ def _problems(error: ValidationError, data: Mapping[str, Any]) -> list[str]:
     problems: list[str] = []
     wrong: set[str] = set()
     for detail in error.errors(include_url=False):
-        path = [str(part) for part in detail["loc"]]
-        if path:
+        # What follows the key names the alternative that was tried, where there are several.
+        path = [str(part) for part in detail["loc"][:2]]
+        if path and ".".join(path) not in wrong:
             wrong.add(".".join(path[:2]))
             problems.append(_key_problem(path, detail["type"], detail["input"], detail["msg"]))
     # pydantic compares keys with each other only when each is right alone, so look at the rest.

@@ -99,12 +99,28 @@ class KVCacheConfig(_Section):
         "lru",
         description="Which chunk KV leaves a full tier first. `lru`: the least recently used.",
     )
-    recompute_ratio: float = Field(
+    recompute_ratio: Annotated[float, Field(ge=0, le=1)] | Literal["auto"] = Field(
         0.15,
-        ge=0,
-        le=1,
         description="The share of the cached chunk tokens that is computed again in each prompt. "
-        "0: none; 1: all, which equals a full prefill.",
+        "0: none; 1: all, which equals a full prefill. `auto`: as much as loading hides, at least "
+        "`min_recompute_ratio`.",
+    )
+    min_recompute_ratio: float = Field(
+        0.15, ge=0, le=1, description='The least that `recompute_ratio = "auto"` computes again.'
+    )
+    storage_dtype: Literal["auto", "fp8", "int8"] = Field(
+        "auto",
+        description="How chunk KV is stored. `auto`: exactly as computed; `int8` and `fp8`: one "
+        "byte a number with scales, a half to a quarter of the size, not exact.",
+    )
+    plan_loads: bool = Field(
+        True,
+        description="Decide by measured speeds whether a cached chunk is loaded or computed again. "
+        "Without, whatever is cached is loaded.",
+    )
+    ssd_direct_io: bool = Field(
+        False,
+        description="Read the `ssd` tier past the system's page cache, where the file system can.",
     )
     pipeline_overlap: bool = Field(
         True, description="Load the KV of the next layer while this one computes."
@@ -219,7 +235,12 @@ def _properties(section: type[BaseModel]) -> dict[str, dict[str, Any]]:
 
 def allowed_values(section: type[BaseModel], key: str) -> str:
     """Says in words what `key` may be set to, as in "a number from 0 to 1"."""
-    schema = _properties(section)[key]
+    return _in_words(_properties(section)[key])
+
+
+def _in_words(schema: dict[str, Any]) -> str:
+    if alternatives := schema.get("anyOf"):
+        return " or ".join(_in_words(alternative) for alternative in alternatives)
     if values := schema.get("enum", [schema["const"]] if "const" in schema else None):
         quoted = [f'"{value}"' for value in values]
         return " or ".join([", ".join(quoted[:-1]), quoted[-1]] if quoted[1:] else quoted)

@@ -36,15 +36,18 @@ def build_engine(config: Config, metrics: Metrics) -> EmbeddedEngine:
 def engine_around(loaded: LoadedModel, config: Config, metrics: Metrics) -> EmbeddedEngine:
     """An engine for a model that is loaded already."""
     kv = config.kv_cache
+    fmt = KVFormat(kv_layout(loaded.blendable), kv.storage_dtype)
     longest = min(config.model.max_model_len, loaded.model.config.max_position_embeddings)
     return EmbeddedEngine(
         loaded,
-        build_cache(config, KVFormat(kv_layout(loaded.blendable)), loaded.blendable.device),
+        build_cache(config, fmt, loaded.blendable.device),
         metrics,
         max_model_len=longest,
-        recompute_ratio=kv.recompute_ratio,
+        recompute_ratio=None if kv.recompute_ratio == "auto" else kv.recompute_ratio,
+        min_recompute_ratio=kv.min_recompute_ratio,
         selector=kv.selector,
         overlap=kv.pipeline_overlap,
+        plan_loads=kv.plan_loads,
         pages_tokens=config.engine.kv_pages_tokens or max(DEFAULT_PAGES_TOKENS, longest),
         max_batch_tokens=config.engine.max_batch_tokens,
         max_waiting=config.engine.max_waiting_requests,
@@ -72,7 +75,16 @@ def build_cache(config: Config, fmt: KVFormat, device: torch.device) -> ChunkCac
         policy = make_policy(kv.eviction_policy)
         capacity = int(kv.ssd_cache_max_gb * GB)
         try:
-            tiers.append(SSDTier(kv.ssd_cache_dir, capacity, policy, fmt, pin_memory=on_gpu))
+            tiers.append(
+                SSDTier(
+                    kv.ssd_cache_dir,
+                    capacity,
+                    policy,
+                    fmt,
+                    direct_io=kv.ssd_direct_io,
+                    pin_memory=on_gpu,
+                )
+            )
         except OSError as error:
             log.error(
                 "ssd tier off: cannot use kv_cache.ssd_cache_dir %s (%s); mend the folder's "

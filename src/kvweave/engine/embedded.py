@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
+import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 from transformers.generation.continuous_batching.requests import GenerationOutput, RequestStatus
 
+from kvweave.blend import compute_chunk_kv
 from kvweave.engine.admission import Admission
 from kvweave.engine.background import BackgroundWork
 from kvweave.engine.batching import SCHEDULER, BlendingManager
@@ -25,7 +27,7 @@ from kvweave.engine.report import ReuseReport
 from kvweave.engine.request import Delta, FinishReason, ReuseOptions, SamplingParams
 from kvweave.engine.sampling import FirstTokenCapture, processor_arguments
 from kvweave.engine.text import AnswerText
-from kvweave.kv import ChunkCache, TierStats
+from kvweave.kv import ChunkCache, Planner, TierStats
 from kvweave.metrics import Metrics, RequestSample
 from kvweave.prompt import Prompt
 
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 
 #: Tokens per page of the engine's own KV. Small pages waste less on short answers.
 PAGE_TOKENS = 32
+#: Length of the made-up chunk with which speeds are measured at the start.
+CALIBRATION_TOKENS = 128
 
 
 class EmbeddedEngine:
@@ -42,7 +46,9 @@ class EmbeddedEngine:
         loaded: the model, its tokenizer and its identity.
         cache: the tiers of chunk KV; closed by `stop`.
         metrics: where finished requests are counted.
-        recompute_ratio, selector: what requests get that ask for nothing else.
+        recompute_ratio, selector: what requests get that ask for nothing else. A ratio of None is
+            the largest that loading hides, at least `min_recompute_ratio`.
+        plan_loads: decide by measured speeds whether to load a cached chunk or to compute it.
         pages_tokens: capacity of the page pool in tokens, prompts and answers together.
     """
 
@@ -53,9 +59,11 @@ class EmbeddedEngine:
         metrics: Metrics,
         *,
         max_model_len: int,
-        recompute_ratio: float,
+        recompute_ratio: float | None,
+        min_recompute_ratio: float,
         selector: str,
         overlap: bool,
+        plan_loads: bool,
         pages_tokens: int,
         max_batch_tokens: int,
         max_waiting: int,
@@ -64,6 +72,7 @@ class EmbeddedEngine:
         self.max_model_len = min(max_model_len, pages_tokens)
         self.tokenizer: PreTrainedTokenizerBase = loaded.tokenizer
         self._recompute_ratio = recompute_ratio
+        self._min_recompute_ratio = min_recompute_ratio
         self._selector = selector
         self._cache = cache
         self._metrics = metrics
@@ -73,8 +82,16 @@ class EmbeddedEngine:
         self._background = BackgroundWork(
             loaded.blendable, cache, self._exclusive, lambda: self._admission.active == 0
         )
+        self._planner = Planner(overlap=overlap)
+        self._plan_loads = plan_loads
+        self._model = loaded.blendable
         self._filler = PromptFiller(
-            loaded.blendable, loaded.identity, cache, self._background, overlap=overlap
+            loaded.blendable,
+            f"{loaded.identity}:{cache.storage_dtype}",
+            cache,
+            self._background,
+            self._planner if plan_loads else None,
+            overlap=overlap,
         )
         self._manager = BlendingManager(
             loaded.model,
@@ -95,7 +112,9 @@ class EmbeddedEngine:
         self._running = threading.Event()
 
     def start(self) -> None:
-        """Start serving."""
+        """Start serving; first measure how fast the model computes and each tier loads."""
+        if self._plan_loads:
+            self._calibrate()
         self._manager.start()
         self._background.start()
         self._running.set()
@@ -175,17 +194,38 @@ class EmbeddedEngine:
 
     # -- one request ---------------------------------------------------------------------------
 
+    def _calibrate(self) -> None:
+        tokens = min(CALIBRATION_TOKENS, self.max_model_len)
+        ids = tuple(range(1, tokens + 1))
+        compute_chunk_kv(self._model, ids)  # the first pass also pays for caches and page faults
+        started = time.perf_counter()
+        kv = compute_chunk_kv(self._model, ids)
+        if kv.is_cuda:
+            torch.cuda.synchronize(kv.device)
+        self._planner.observe_compute(tokens, time.perf_counter() - started)
+        ref = self._filler.job("calibration", (), ids).ref
+        for tier, (nbytes, seconds) in self._cache.measure(ref, kv).items():
+            self._planner.observe_load(tier, nbytes, seconds)
+        speeds, per_second = self._planner.speeds()
+        loading = ", ".join(f"{tier} {speed / 1e9:.2f} GB/s" for tier, speed in speeds.items())
+        log.info("computes %.0f tokens/s; loads from %s", per_second or 0, loading or "no tier")
+
+    def speeds(self) -> tuple[dict[str, float], float | None]:
+        """Bytes per second by tier, and tokens computed per second, as measured last."""
+        tiers, per_second = self._planner.speeds()
+        return {str(tier): speed for tier, speed in tiers.items()}, per_second
+
     def _plan(self, prompt: Prompt, reuse: ReuseOptions, tenant: str, submitted: float) -> FillPlan:
         has_chunks = any(segment.role == "chunk" for segment in prompt.segments)
         blend = has_chunks and reuse.mode in ("blend", "reuse")
         name = "none" if reuse.mode == "reuse" else reuse.selector or self._selector
-        ratio = self._recompute_ratio if reuse.recompute_ratio is None else reuse.recompute_ratio
-        if reuse.mode == "reuse":
-            ratio = 0.0
+        ratio = 0.0 if reuse.mode == "reuse" else reuse.recompute_ratio
+        if ratio is None:
+            ratio = self._recompute_ratio
         report = ReuseReport(
             mode=reuse.mode,
             selector=name if blend else None,
-            recompute_ratio=ratio if blend else None,
+            recompute_ratio=None,
             prompt_tokens=len(prompt),
             cached_tokens=0,
             matched=0,
@@ -202,7 +242,8 @@ class EmbeddedEngine:
             prompt=prompt,
             tenant=tenant,
             selector=selector_named(name),
-            recompute_ratio=ratio,
+            recompute_ratio=self._min_recompute_ratio if ratio is None else ratio,
+            stretch=ratio is None,
             report=report,
             submitted=submitted,
             blend=blend,

@@ -23,7 +23,7 @@ from kvweave.engine.background import BackgroundWork, ChunkJob
 from kvweave.engine.errors import UnknownSelector
 from kvweave.engine.pages import RequestPages
 from kvweave.engine.report import ChunkReport, ReuseReport
-from kvweave.kv import ChunkCache, ChunkLease, ChunkUnreadable, chunk_ref
+from kvweave.kv import ChunkCache, ChunkLease, ChunkUnreadable, Found, Planner, chunk_ref
 from kvweave.models import BlendableModel
 from kvweave.prompt import Prompt, Segment
 
@@ -42,6 +42,8 @@ class FillPlan:
     recompute_ratio: float
     report: ReuseReport
     submitted: float
+    stretch: bool
+    """Whether the ratio may be raised as far as loading hides the work."""
     blend: bool
     """Whether cached chunks may be used; otherwise the engine computes, or matches a prefix."""
     share_prefix: bool
@@ -53,9 +55,13 @@ class FillPlan:
 class _Found:
     placements: list[Placement] = field(default_factory=list)
     missing: list[ChunkJob] = field(default_factory=list)
+    left: list[ChunkLease] = field(default_factory=list)
+    """Leases on chunks that are faster computed than loaded."""
+    reports: dict[int, ChunkReport] = field(default_factory=dict)
+    """What is told of each chunk, by the identity of its lease."""
 
     def leases(self) -> list[ChunkLease]:
-        return [placement.lease for placement in self.placements]
+        return [*(placement.lease for placement in self.placements), *self.left]
 
     def release(self) -> None:
         for lease in self.leases():
@@ -75,6 +81,7 @@ class PromptFiller:
         model_identity: str,
         cache: ChunkCache,
         background: BackgroundWork,
+        planner: Planner | None,
         *,
         overlap: bool,
     ) -> None:
@@ -82,6 +89,7 @@ class PromptFiller:
         self._identity = model_identity
         self._cache = cache
         self._background = background
+        self._planner = planner
         self._overlap = overlap
         self._token_bytes = kv_layout(model).nbytes(1)
         self._plans: dict[str, FillPlan] = {}
@@ -117,9 +125,10 @@ class PromptFiller:
         started = time.perf_counter()
         plan.report.time_ms["queue"] = (started - plan.submitted) * 1e3
         found = self._look_up(plan)
+        ratio = self._choose(plan, found)
         plan.report.time_ms["lookup"] = (time.perf_counter() - started) * 1e3
         try:
-            result = self._blend(plan, found, request_id, prompt_ids, pages)
+            result = self._blend(plan, found, ratio, request_id, prompt_ids, pages)
         except BaseException:
             found.release()
             raise
@@ -128,7 +137,9 @@ class PromptFiller:
             found.release()
             return 0
         self._background.add_refill(found.leases())
-        _report(plan.report, result, found.placements, self._token_bytes)
+        self._observe(result, found.placements)
+        plan.report.recompute_ratio = ratio
+        _report(plan.report, result, found, self._token_bytes)
         plan.filled = True
         return len(prompt_ids) - 1
 
@@ -149,19 +160,55 @@ class PromptFiller:
                     found.placements.append(Placement(lookup.lease, position, exact, is_chunk))
                 if is_chunk:
                     tier = None if lookup.lease is None else lookup.lease.tier
-                    plan.report.chunks.append(
-                        ChunkReport(
-                            segment.chunk_id or "", len(segment.token_ids), tier, lookup.miss_reason
-                        )
+                    report = ChunkReport(
+                        segment.chunk_id or "", len(segment.token_ids), tier, lookup.miss_reason
                     )
+                    plan.report.chunks.append(report)
+                    found.reports[id(lookup.lease)] = report
             everything_before_is_prefix = segment.role == "system"
             position += len(segment.token_ids)
         return found
+
+    def _choose(self, plan: FillPlan, found: _Found) -> float:
+        """Leave what is faster computed than loaded; returns the ratio to recompute."""
+        if self._planner is None:
+            return plan.recompute_ratio
+        pieces = [
+            Found(p.lease.tier, p.tokens, p.tokens * self._token_bytes, p.exact)
+            for p in found.placements
+        ]
+        held = sum(piece.tokens for piece in pieces)
+        chosen = self._planner.plan(
+            pieces, len(plan.prompt) - held, plan.recompute_ratio, stretch=plan.stretch
+        )
+        plan.report.plan = chosen.reason
+        kept = zip(found.placements, chosen.load, strict=True)
+        found.left = [p.lease for p, load in kept if not load]
+        kept = zip(found.placements, chosen.load, strict=True)
+        found.placements = [p for p, load in kept if load]
+        return chosen.recompute_ratio
+
+    def _observe(self, result: BlendResult, placements: list[Placement]) -> None:
+        """Keep the planner's speeds current."""
+        if self._planner is None:
+            return
+        self._planner.observe_compute(result.rows, result.compute_seconds)
+        for tier in {p.lease.tier for p in placements}:
+            leases = [(p.lease, p.tokens * self._token_bytes) for p in placements]
+            nbytes = sum(size for lease, size in leases if lease.tier == tier)
+            windows = [lease.window for lease, _ in leases if lease.tier == tier]
+            known = [window for window in windows if window is not None]
+            if known:
+                seconds = max(end for _, end in known) - min(start for start, _ in known)
+                self._planner.observe_load(tier, nbytes, seconds)
+            elif nbytes == sum(size for _, size in leases):
+                self._planner.observe_load(tier, nbytes, result.load_seconds / result.passes)
 
     def _blend(
         self,
         plan: FillPlan,
         found: _Found,
+        ratio: float,
         request_id: str,
         prompt_ids: Sequence[int],
         cache: PagedAttentionCache,
@@ -170,7 +217,7 @@ class PromptFiller:
         allocated = False
         while True:
             layout = PromptLayout(prompt_ids, found.placements, self._model.device)
-            if not _pays(layout, plan.recompute_ratio):
+            if not _pays(layout, ratio):
                 break
             if not allocated and not pages.allocate(layout.tokens - 1):
                 break
@@ -180,7 +227,7 @@ class PromptFiller:
                     self._model,
                     layout,
                     plan.selector,
-                    plan.recompute_ratio,
+                    ratio,
                     pages.write,
                     overlap=self._overlap,
                 )
@@ -223,15 +270,15 @@ def _pays(layout: PromptLayout, recompute_ratio: float) -> bool:
     return saved >= MIN_SAVED_SHARE * layout.tokens
 
 
-def _report(
-    report: ReuseReport, result: BlendResult, placements: list[Placement], token_bytes: int
-) -> None:
+def _report(report: ReuseReport, result: BlendResult, found: _Found, token_bytes: int) -> None:
     report.forced = result.forced + 1  # the engine's own last token
     report.selected = result.selected
     report.rotated = result.rotated
-    report.matched = sum(p.tokens for p in placements)
+    report.matched = sum(p.tokens for p in found.placements)
     report.cached_tokens = result.rotated - result.selected
-    for placement in placements:
+    for placement in found.placements:
+        if id(placement.lease) in found.reports:
+            found.reports[id(placement.lease)].loaded = True
         tier, tokens = placement.lease.tier, placement.tokens
         report.loaded_tokens[tier] = report.loaded_tokens.get(tier, 0) + tokens
     report.loaded_bytes = report.matched * token_bytes

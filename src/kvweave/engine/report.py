@@ -18,12 +18,14 @@ class ChunkReport:
         tokens: length of the chunk.
         tier: where the KV lay; None for a miss.
         miss_reason: why there was none; None for a hit.
+        loaded: whether it was loaded; a hit may be computed all the same where that is faster.
     """
 
     chunk_id: str
     tokens: int
     tier: Literal["gpu", "cpu", "ssd"] | None
     miss_reason: str | None
+    loaded: bool = False
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class ReuseReport:
         time_ms: milliseconds by stage: `queue`, `lookup`, `load`, `probe`,
             `compute`, `write`, `ttft`, ...
         chunks: one entry for each chunk segment, in prompt order.
+        plan: whether cached chunks were loaded or computed again, and why.
         first_token_logprobs: float32, little-endian, `[vocab]`; None unless asked for.
     """
 
@@ -62,6 +65,7 @@ class ReuseReport:
     time_ms: dict[str, float]
     chunks: list[ChunkReport]
     first_token_logprobs: bytes | None
+    plan: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready values, as it appears under `usage.kvweave`.

@@ -6,6 +6,7 @@ from kvweave.kv.format import KVFormat
 from kvweave.kv.hierarchy import ChunkCache, Lookup, MissReason
 from kvweave.kv.identity import LAYOUT_VERSION, ChunkRef, chunk_ref
 from kvweave.kv.layout import PAGE_TOKENS, KVLayout
+from kvweave.kv.planner import Found, Plan, Planner
 from kvweave.kv.precision import StorageDtype
 from kvweave.kv.tiers import MemoryTier, SSDTier, Tier, TierStats
 
@@ -20,11 +21,14 @@ __all__ = [
     "ChunkRef",
     "ChunkUnreadable",
     "EvictionPolicy",
+    "Found",
     "KVFormat",
     "KVLayout",
     "Lookup",
     "MemoryTier",
     "MissReason",
+    "Plan",
+    "Planner",
     "SSDTier",
     "StorageDtype",
     "Tier",

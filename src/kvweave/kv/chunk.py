@@ -54,6 +54,10 @@ class ChunkLease(Protocol):
     @property
     def ref(self) -> ChunkRef: ...
 
+    @property
+    def window(self) -> tuple[float, float] | None:
+        """When background reading began and last ended (`perf_counter`); None without any."""
+
     def prefetch(self, layer: int) -> None:
         """Start bringing `layer` nearer. Returns at once."""
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 import torch
 
+from kvweave.kv.calibration import measure_tiers
 from kvweave.kv.chunk import ChunkKV, ChunkLease, ChunkUnreadable, TierName
 from kvweave.kv.format import KVFormat
 from kvweave.kv.identity import ChunkRef
@@ -38,6 +39,11 @@ class ChunkCache:
         self._tiers = tuple(tiers)
         self._format = fmt
         self._history = _History()
+
+    @property
+    def storage_dtype(self) -> str:
+        """How chunk KV is stored; part of what a stored chunk is called."""
+        return self._format.precision.name
 
     def lookup(self, ref: ChunkRef) -> Lookup:
         """Lease the chunk from the fastest tier that holds it; the caller releases the lease."""
@@ -94,6 +100,10 @@ class ChunkCache:
             return None
         finally:
             lease.release()
+
+    def measure(self, ref: ChunkRef, kv: torch.Tensor) -> dict[TierName, tuple[int, float]]:
+        """Bytes and seconds of loading `kv` from each tier; see `measure_tiers`."""
+        return measure_tiers(self._tiers, self._format, ref, kv)
 
     def note_unreadable(self, ref: ChunkRef) -> None:
         """Remember that `ref` was lost while in use, for the next miss's reason."""

@@ -43,6 +43,9 @@ class Tier(Protocol):
             The evicted chunks that a lower tier may take.
         """
 
+    def settle(self, key: str) -> None:
+        """Wait until `key`, put before, lies in this tier and nowhere faster. For measuring."""
+
     def discard(self, key: str) -> None:
         """Forget `key` if it is held and not in use."""
 

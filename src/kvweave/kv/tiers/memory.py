@@ -88,6 +88,9 @@ class MemoryTier:
             self._policy.add(key, chunk.nbytes, chunk.recompute_seconds)
         return [chunk for chunk in evicted if chunk is not None]
 
+    def settle(self, key: str) -> None:
+        pass  # `put` has waited
+
     def discard(self, key: str) -> None:
         with self._lock:
             if key in self._entries and not self._pins[key]:
@@ -173,6 +176,10 @@ class MemoryLease:
     @property
     def ref(self) -> ChunkRef:
         return self._entry.ref
+
+    @property
+    def window(self) -> None:
+        return None
 
     def prefetch(self, layer: int) -> None:
         pass  # it is here already

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -82,6 +83,7 @@ class FileLease:
         )
         self._reads: dict[int, Future[None]] = {}
         self._released = False
+        self._began = self._ended = 0.0
 
     @property
     def tier(self) -> TierName:
@@ -90,6 +92,10 @@ class FileLease:
     @property
     def ref(self) -> ChunkRef:
         return self._ref
+
+    @property
+    def window(self) -> tuple[float, float] | None:
+        return (self._began, self._ended) if self._ended else None
 
     def prefetch(self, layer: int) -> None:
         if layer not in self._reads and not self._released:
@@ -135,6 +141,8 @@ class FileLease:
 
     def _read_file(self, layer: int) -> None:
         header = self._header
+        if not self._began:
+            self._began = time.perf_counter()
         content = bytes_of(self._layers[layer])
         offset = header.data_offset + layer * header.layer_bytes
         try:
@@ -144,6 +152,7 @@ class FileLease:
         except EOFError as error:
             raise ChunkUnreadable(header.key, "corrupt", str(error)) from error
         header.verify_layer(layer, content)
+        self._ended = time.perf_counter()
 
 
 def _read(fd: int, out: memoryview, offset: int) -> None:

@@ -134,6 +134,15 @@ class SSDTier:
                     self._queue.put(chunk)
         return []
 
+    def settle(self, key: str) -> None:
+        self.flush()
+        with contextlib.suppress(OSError):
+            fd = os.open(self._index.path(key), os.O_RDONLY)
+            try:
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(fd)
+
     def discard(self, key: str) -> None:
         with contextlib.suppress(OSError):
             self._index.remove(key)
