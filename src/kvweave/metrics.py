@@ -31,7 +31,8 @@ class TierFill(Protocol):
 class RequestSample:
     """What one finished request contributes.
 
-    looked_up: chunk tokens that were looked up. loaded: those found, by tier. Times in seconds.
+    looked_up: chunk tokens that were looked up. loaded: those found, by tier. computed_instead:
+    those found, by tier, but computed again because that was faster. Times in seconds.
     """
 
     mode: str
@@ -43,6 +44,7 @@ class RequestSample:
     forced: int
     selected: int
     miss_reasons: Mapping[str, int]
+    computed_instead: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -84,6 +86,21 @@ class Metrics:
         self._misses = Counter(
             "kvweave_chunk_misses", "Chunks not found, by reason.", ["reason"], registry=registry
         )
+        self._computed = Counter(
+            "kvweave_chunk_tokens_computed_instead",
+            "Chunk tokens found, but computed because loading would have been slower, by tier.",
+            ["tier"],
+            registry=registry,
+        )
+        self._tier_speed = Gauge(
+            "kvweave_tier_read_bytes_per_second",
+            "Measured speed of loading from a tier.",
+            ["tier"],
+            registry=registry,
+        )
+        self._compute_speed = Gauge(
+            "kvweave_compute_tokens_per_second", "Measured speed of computing.", registry=registry
+        )
         self._tier_bytes = Gauge(
             "kvweave_tier_used_bytes", "Bytes used in a tier.", ["tier"], registry=registry
         )
@@ -109,6 +126,8 @@ class Metrics:
         self._looked_up.inc(sample.looked_up)
         for tier, tokens in sample.loaded.items():
             self._hits.labels(tier).inc(tokens)
+        for tier, tokens in sample.computed_instead.items():
+            self._computed.labels(tier).inc(tokens)
         for reason, chunks in sample.miss_reasons.items():
             self._misses.labels(reason).inc(chunks)
         with self._lock:
@@ -118,8 +137,20 @@ class Metrics:
             if sample.ttft is not None:
                 self._window.ttft.append(sample.ttft)
 
-    def render(self, tiers: Mapping[str, TierFill], pending_chunks: int) -> bytes:
-        """The Prometheus text format, with the gauges set to the values given."""
+    def render(
+        self,
+        tiers: Mapping[str, TierFill],
+        pending_chunks: int,
+        speeds: tuple[Mapping[str, float], float | None] = ({}, None),
+    ) -> bytes:
+        """The Prometheus text format, with the gauges set to the values given.
+
+        speeds: bytes per second by tier, and tokens computed per second, as far as known.
+        """
+        for tier, speed in speeds[0].items():
+            self._tier_speed.labels(tier).set(speed)
+        if speeds[1] is not None:
+            self._compute_speed.set(speeds[1])
         for tier, fill in tiers.items():
             self._tier_bytes.labels(tier).set(fill.used_bytes)
             self._tier_capacity.labels(tier).set(fill.capacity_bytes)

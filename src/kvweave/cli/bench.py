@@ -73,8 +73,9 @@ def rag(
     demo: Annotated[
         bool,
         typer.Option(
+            "--demo",
             help="A quick look: arms full,blend, prompts of 1200 tokens, no steady pass, results "
-            "in ./kvweave-demo."
+            "in ./kvweave-demo.",
         ),
     ] = False,
     as_json: Annotated[

@@ -59,7 +59,7 @@ def serve(
         engine,
         builder,
         registry,
-        lambda: metrics.render(engine.tier_stats(), engine.pending_chunks()),
+        lambda: metrics.render(engine.tier_stats(), engine.pending_chunks(), engine.speeds()),
     )
     hit_rate_log = HitRateLog(metrics, loaded.metrics.log_interval_sec)
     if loaded.metrics.enable_hit_rate_log:

@@ -335,12 +335,15 @@ class EmbeddedEngine:
             report.forced = report.prompt_tokens - report.cached_tokens
         ttft = report.time_ms.get("ttft")
         chunk_tokens = Counter[str]()
+        computed = Counter[str]()
         misses = Counter[str]()
         for chunk in report.chunks:
             if chunk.tier is None:
                 misses[chunk.miss_reason or "new"] += 1
             else:
                 chunk_tokens[chunk.tier] += chunk.tokens
+                if not chunk.loaded:
+                    computed[chunk.tier] += chunk.tokens
         self._metrics.observe(
             RequestSample(
                 mode=report.mode,
@@ -352,6 +355,7 @@ class EmbeddedEngine:
                 forced=report.forced,
                 selected=report.selected,
                 miss_reasons=misses,
+                computed_instead=computed,
             )
         )
 

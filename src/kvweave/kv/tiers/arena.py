@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from kvweave.kv.format import KVFormat
+
+Run = tuple[int, int]
+"""Pages start..stop-1."""
+
+#: A chunk in more runs than this is gathered in one go instead of copied run by run.
+_MAX_RUNS = 4
+
+
+class Pages:
+    """The pages of one chunk, in its order: as few runs of neighbours as there were."""
+
+    __slots__ = ("count", "index", "runs")
+
+    def __init__(self, runs: list[Run], device: torch.device) -> None:
+        self.runs = tuple(runs)
+        self.count = sum(stop - start for start, stop in runs)
+        pages = [page for start, stop in runs for page in range(start, stop)]
+        self.index = torch.tensor(pages, dtype=torch.int64, device=device)
 
 
 class PageArena:
     """`capacity_bytes` of memory on one device, cut into pages for the KV of one model.
 
-    A chunk takes any free pages, in any order, so memory that is free can always be used and the
-    limit is a fact of allocation. Not thread-safe.
+    A chunk gets neighbouring pages where there are enough of them, so that it can be read without
+    gathering, and any free pages otherwise: memory that is free can always be used, and the limit
+    is a fact of allocation. Not thread-safe.
 
     Attributes:
         page_bytes: bytes of one page over all layers.
         pages: how many there are.
+        free_pages: how many of them are free.
     """
 
     def __init__(
@@ -27,36 +48,64 @@ class PageArena:
         pin_memory: bool = False,
     ) -> None:
         self.page_bytes = fmt.layout.layers * fmt.page_bytes
-        self.pages = capacity_bytes // self.page_bytes
+        self.pages = self.free_pages = capacity_bytes // self.page_bytes
         self._memory = torch.empty(
             (self.pages, fmt.layout.layers, fmt.page_bytes),
             dtype=torch.uint8,
             device=device,
             pin_memory=pin_memory,
         )
-        self._free = list(range(self.pages - 1, -1, -1))
+        self._is_free = np.ones(self.pages, dtype=bool)
 
-    @property
-    def free_pages(self) -> int:
-        return len(self._free)
+    def allocate(self, count: int) -> Pages:
+        """Take `count` free pages. There must be as many."""
+        runs: list[Run] = []
+        starts, stops = self._free_runs()
+        lengths = stops - starts
+        fitting = np.flatnonzero(lengths >= count)
+        if len(fitting):  # the smallest run that fits, so that large ones stay whole
+            best = fitting[lengths[fitting].argmin()]
+            runs.append((int(starts[best]), int(starts[best]) + count))
+        else:
+            left = count
+            for i in np.argsort(-lengths, kind="stable"):
+                take = min(left, int(lengths[i]))
+                runs.append((int(starts[i]), int(starts[i]) + take))
+                left -= take
+                if not left:
+                    break
+        for start, stop in runs:
+            self._is_free[start:stop] = False
+        self.free_pages -= count
+        return Pages(runs, self._memory.device)
 
-    def allocate(self, count: int) -> torch.Tensor:
-        """`count` free pages, as int64 indices. There must be as many."""
-        taken = [self._free.pop() for _ in range(count)]
-        return torch.tensor(taken, dtype=torch.int64, device=self._memory.device)
-
-    def free(self, pages: torch.Tensor) -> None:
+    def free(self, pages: Pages) -> None:
         """Give pages back; their content may be overwritten from now on."""
-        self._free.extend(pages.tolist())
+        for start, stop in pages.runs:
+            self._is_free[start:stop] = True
+        self.free_pages += pages.count
 
-    def write(self, pages: torch.Tensor, content: torch.Tensor) -> None:
-        """Fill these pages with uint8 `[len(pages), layers, page_bytes]` from any device."""
-        self._memory.index_copy_(0, pages, content.to(self._memory.device))
+    def write(self, pages: Pages, content: torch.Tensor) -> None:
+        """Fill these pages with uint8 `[count, layers, page_bytes]` from any device."""
+        done = 0
+        for start, stop in pages.runs:
+            self._memory[start:stop].copy_(content[done : done + stop - start])
+            done += stop - start
 
-    def read(self, pages: torch.Tensor) -> torch.Tensor:
-        """A copy of these pages: uint8 `[len(pages), layers, page_bytes]`."""
-        return self._memory.index_select(0, pages)
+    def read(self, pages: Pages) -> torch.Tensor:
+        """A copy of these pages: uint8 `[count, layers, page_bytes]`."""
+        return self._memory.index_select(0, pages.index)
 
-    def read_layer(self, pages: torch.Tensor, layer: int) -> torch.Tensor:
-        """A copy of one layer of these pages: uint8 `[len(pages), page_bytes]`."""
-        return self._memory[:, layer].index_select(0, pages)
+    def layer(self, pages: Pages, layer: int) -> list[torch.Tensor]:
+        """One layer of these pages in order, in pieces of uint8 `[n, page_bytes]`.
+
+        Views where the chunk lies in few runs, else one gathered copy.
+        """
+        memory = self._memory[:, layer]
+        if len(pages.runs) > _MAX_RUNS:
+            return [memory.index_select(0, pages.index)]
+        return [memory[start:stop] for start, stop in pages.runs]
+
+    def _free_runs(self) -> tuple[np.ndarray, np.ndarray]:
+        edges = np.diff(self._is_free.astype(np.int8), prepend=0, append=0)
+        return np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)

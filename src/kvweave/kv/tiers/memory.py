@@ -12,15 +12,15 @@ from kvweave.kv.chunk import ChunkKV, TierName
 from kvweave.kv.eviction import EvictionPolicy
 from kvweave.kv.format import KVFormat
 from kvweave.kv.identity import ChunkRef
-from kvweave.kv.layout import page_count
-from kvweave.kv.tiers.arena import PageArena
+from kvweave.kv.layout import PAGE_TOKENS, page_count
+from kvweave.kv.tiers.arena import PageArena, Pages
 from kvweave.kv.tiers.base import TierStats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Entry:
     ref: ChunkRef
-    pages: torch.Tensor
+    pages: Pages
     recompute_seconds: float
 
 
@@ -124,7 +124,7 @@ class MemoryTier:
             if self._pins[key]:
                 continue
             victims.append(key)
-            missing -= len(self._entries[key].pages)
+            missing -= self._entries[key].pages.count
             if missing <= 0:
                 return victims
         return None
@@ -144,10 +144,16 @@ class MemoryTier:
     def _read_layer(
         self, entry: _Entry, layer: int, keys: torch.Tensor, values: torch.Tensor
     ) -> None:
-        pages = entry.pages[: page_count(keys.shape[1])]
-        content = self._arena.read_layer(pages, layer)
-        split = self._format.key_bytes
-        self._format.decode_layer(content[:, :split], content[:, split:], keys, values)
+        split, done, tokens = self._format.key_bytes, 0, keys.shape[1]
+        for piece in self._arena.layer(entry.pages, layer):
+            wanted = min(tokens - done, len(piece) * PAGE_TOKENS)
+            if wanted <= 0:
+                break
+            content, span = piece[: page_count(wanted)], slice(done, done + wanted)
+            self._format.decode_layer(
+                content[:, :split], content[:, split:], keys[:, span], values[:, span]
+            )
+            done += wanted
 
     def _read(self, entry: _Entry) -> ChunkKV:
         return ChunkKV(entry.ref, self._arena.read(entry.pages), entry.recompute_seconds)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import mmap
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
@@ -16,6 +16,7 @@ from kvweave.kv.codec import ALIGNMENT, ChunkHeader, bytes_of, pages_of
 from kvweave.kv.format import KVFormat
 from kvweave.kv.identity import ChunkRef
 from kvweave.kv.layout import page_count
+from kvweave.kv.tiers.buffers import BufferPool
 
 _bounce = threading.local()
 
@@ -53,6 +54,40 @@ def read_exactly(fd: int, out: memoryview, offset: int, *, direct: bool) -> None
     out[:] = buffer[offset - start : needed]
 
 
+class FileReaders:
+    """A few threads that read layers of chunk files, in the order in which they were asked for."""
+
+    def __init__(self, threads: int) -> None:
+        self._wanted: queue.SimpleQueue[tuple[FileLease, int] | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"kvweave-ssd-read-{n}", daemon=True)
+            for n in range(threads)
+        ]
+        self._closed = False
+        for thread in self._threads:
+            thread.start()
+
+    def want(self, lease: FileLease, layer: int) -> None:
+        """Read this layer soon."""
+        if self._closed:
+            lease.read_now(layer)
+        else:
+            self._wanted.put((lease, layer))
+
+    def close(self) -> None:
+        """Finish what was asked for and end the threads; later wishes are read at once."""
+        self._closed = True
+        for _ in self._threads:
+            self._wanted.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while (wanted := self._wanted.get()) is not None:
+            lease, layer = wanted
+            lease.read_now(layer)
+
+
 class FileLease:
     """A lease on a chunk file: an open descriptor, so that eviction cannot pull it away.
 
@@ -65,23 +100,26 @@ class FileLease:
         header: ChunkHeader,
         ref: ChunkRef,
         fmt: KVFormat,
-        executor: ThreadPoolExecutor,
+        readers: FileReaders,
         on_unreadable: Callable[[ChunkUnreadable], None],
         *,
         direct: bool,
-        pin_memory: bool,
+        buffers: BufferPool,
     ) -> None:
         self._fd = fd
         self._header = header
         self._ref = ref
         self._format = fmt
-        self._executor = executor
+        self._readers = readers
         self._on_unreadable = on_unreadable
         self._direct = direct
-        self._layers = torch.empty(
-            (header.layers, header.layer_bytes), dtype=torch.uint8, pin_memory=pin_memory
-        )
-        self._reads: dict[int, Future[None]] = {}
+        self._buffers = buffers
+        self._buffer = buffers.lend(header.layers * header.layer_bytes)
+        self._bytes = bytes_of(self._buffer)
+        self._changed = threading.Condition()
+        self._wanted: set[int] = set()
+        self._done: dict[int, ChunkUnreadable | None] = {}
+        self._reading = 0
         self._released = False
         self._began = self._ended = 0.0
 
@@ -98,12 +136,13 @@ class FileLease:
         return (self._began, self._ended) if self._ended else None
 
     def prefetch(self, layer: int) -> None:
-        if layer not in self._reads and not self._released:
-            self._reads[layer] = self._executor.submit(self._read_file, layer)
+        if layer not in self._wanted:
+            self._wanted.add(layer)
+            self._readers.want(self, layer)
 
     def read_layer(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        content = self._arrived(layer)
-        split = self._header.key_bytes
+        self.wait(layer)
+        content, split = self._layer(layer), self._header.key_bytes
         pages = page_count(keys.shape[1])
         key_pages = content[:split].view(-1, self._format.key_bytes)[:pages]
         value_bytes = self._format.page_bytes - self._format.key_bytes
@@ -111,39 +150,63 @@ class FileLease:
         self._format.decode_layer(key_pages, value_pages, keys, values)
 
     def whole(self) -> ChunkKV:
-        for layer in range(self._header.layers):
+        header = self._header
+        for layer in range(header.layers):
             self.prefetch(layer)
-        for layer in range(self._header.layers):
-            self._arrived(layer)
-        pages = pages_of(self._layers, self._format)
-        return ChunkKV(self._ref, pages, self._header.recompute_seconds)
+        for layer in range(header.layers):
+            self.wait(layer)
+        layers = self._buffer[: header.layers * header.layer_bytes].view(header.layers, -1)
+        return ChunkKV(self._ref, pages_of(layers, self._format), header.recompute_seconds)
+
+    def wait(self, layer: int) -> None:
+        """Wait until `layer` is here and verified. Raises ChunkUnreadable like `read_layer`."""
+        self.prefetch(layer)
+        if layer not in self._done:
+            with self._changed:
+                self._changed.wait_for(lambda: layer in self._done)
+        error = self._done[layer]
+        if error is not None:
+            self._on_unreadable(error)
+            raise error
 
     def release(self) -> None:
-        if self._released:
-            return
-        self._released = True
-        for read in self._reads.values():
-            read.cancel()
-        # A read that has begun must end before its descriptor number can be given away.
-        for read in self._reads.values():
-            if not read.cancelled():
-                read.exception()
+        with self._changed:
+            if self._released:
+                return
+            self._released = True
+            # A read that has begun must end before its descriptor and buffer can be given away.
+            self._changed.wait_for(lambda: not self._reading)
         os.close(self._fd)
+        self._buffers.give_back(self._buffer)
 
-    def _arrived(self, layer: int) -> torch.Tensor:
-        self.prefetch(layer)
+    def read_now(self, layer: int) -> None:
+        """Read and verify `layer` in this thread; for `FileReaders`."""
+        with self._changed:
+            if self._released:
+                return
+            self._reading += 1
+            if not self._began:
+                self._began = time.perf_counter()
+        error = None
         try:
-            self._reads[layer].result()
-        except ChunkUnreadable as error:
-            self._on_unreadable(error)
-            raise
-        return self._layers[layer]
+            self._read_file(layer)
+        except ChunkUnreadable as unreadable:
+            error = unreadable
+        except Exception as unexpected:
+            error = ChunkUnreadable(self._header.key, "io_error", f"read failed: {unexpected!r}")
+        with self._changed:
+            self._reading -= 1
+            self._done[layer] = error
+            self._ended = time.perf_counter()
+            self._changed.notify_all()
+
+    def _layer(self, layer: int) -> torch.Tensor:
+        size = self._header.layer_bytes
+        return self._buffer[layer * size : (layer + 1) * size]
 
     def _read_file(self, layer: int) -> None:
         header = self._header
-        if not self._began:
-            self._began = time.perf_counter()
-        content = bytes_of(self._layers[layer])
+        content = self._bytes[layer * header.layer_bytes : (layer + 1) * header.layer_bytes]
         offset = header.data_offset + layer * header.layer_bytes
         try:
             read_exactly(self._fd, content, offset, direct=self._direct)
@@ -152,7 +215,6 @@ class FileLease:
         except EOFError as error:
             raise ChunkUnreadable(header.key, "corrupt", str(error)) from error
         header.verify_layer(layer, content)
-        self._ended = time.perf_counter()
 
 
 def _read(fd: int, out: memoryview, offset: int) -> None:

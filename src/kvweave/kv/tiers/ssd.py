@@ -8,7 +8,6 @@ import os
 import queue
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kvweave.kv.chunk import ChunkKV, ChunkUnreadable, TierName
@@ -17,8 +16,9 @@ from kvweave.kv.eviction import EvictionPolicy
 from kvweave.kv.format import KVFormat
 from kvweave.kv.identity import ChunkRef
 from kvweave.kv.tiers.base import TierStats
+from kvweave.kv.tiers.buffers import BufferPool
 from kvweave.kv.tiers.index import DiskIndex
-from kvweave.kv.tiers.reading import FileLease, reopen_direct
+from kvweave.kv.tiers.reading import FileLease, FileReaders, reopen_direct
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class SSDTier:
     ) -> None:
         self._format = fmt
         self._direct_io = direct_io
-        self._pin_memory = pin_memory
+        self._buffers = BufferPool(max_pending_bytes, pin_memory=pin_memory)
         self._max_pending = max_pending_bytes
         self._index = DiskIndex(root, capacity_bytes, policy)
         self._lock = threading.Lock()
@@ -64,7 +64,7 @@ class SSDTier:
         self._closed = False
         self.unreadable = 0
         self.dropped_writes = 0
-        self._executor = ThreadPoolExecutor(io_threads, thread_name_prefix="kvweave-ssd-read")
+        self._readers = FileReaders(io_threads)
         self._queue: queue.Queue[ChunkKV | None] = queue.Queue()
         self._writer = threading.Thread(
             target=self._write_loop, name="kvweave-ssd-write", daemon=True
@@ -107,10 +107,10 @@ class SSDTier:
             header,
             ref,
             self._format,
-            self._executor,
+            self._readers,
             self._set_aside,
             direct=direct is not None,
-            pin_memory=self._pin_memory,
+            buffers=self._buffers,
         )
 
     def contains(self, key: str) -> bool:
@@ -164,7 +164,7 @@ class SSDTier:
         self._closed = True
         self._queue.put(None)
         self._writer.join()
-        self._executor.shutdown(cancel_futures=True)
+        self._readers.close()
         self._index.close()
 
     def _write_loop(self) -> None:
