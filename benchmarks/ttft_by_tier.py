@@ -4,8 +4,7 @@
 
 One process, one engine configuration, arms interleaved; figures are ratios within this run.
 Chunks come in another order in every round, so that no exact prefix beyond the first chunk repeats.
-Before every `ssd` measurement the memory tiers are emptied and the files dropped from the page
-cache as far as the system allows, so reads really go to the disk.
+The `ssd` tier is read with direct I/O, past the page cache, so reads really go to the disk.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import statistics
 import tempfile
@@ -65,15 +63,6 @@ async def ttft(engine: EmbeddedEngine, prompt: Prompt, mode: str) -> tuple[float
     return seconds, last.report.to_dict()
 
 
-def drop_page_cache(folder: Path) -> None:
-    """Ask the system to forget these files' pages."""
-    for path in folder.glob("??/*.safetensors"):
-        fd = os.open(path, os.O_RDONLY)
-        os.fsync(fd)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(fd)
-
-
 def build(folder: Path, model: str, gpu: float, cpu: float, overlap: bool) -> EmbeddedEngine:
     config = Config.model_validate(
         {
@@ -83,6 +72,8 @@ def build(folder: Path, model: str, gpu: float, cpu: float, overlap: bool) -> Em
                 "gpu_kv_pool_gb": gpu,
                 "cpu_kv_pool_gb": cpu,
                 "pipeline_overlap": overlap,
+                "plan_loads": False,  # load from the tier in question, whatever it costs
+                "ssd_direct_io": True,  # from the disk, not from the page cache
             },
         }
     )
@@ -104,8 +95,6 @@ async def measure(args: argparse.Namespace, folder: Path) -> dict[str, list[floa
             await asyncio.sleep(1)
             for _ in range(args.rounds):
                 for arm in ("full", "blend", "reuse") + (("cold",) if tier == "gpu" else ()):
-                    if arm != "full":
-                        drop_page_cache(folder / tier)
                     prompt = workload.prompt(unseen=arm == "cold")
                     seconds, report = await ttft(engine, prompt, "blend" if arm == "cold" else arm)
                     found = {c["tier"] for c in report["chunks"]}

@@ -23,6 +23,7 @@ from kvweave.engine.batching import SCHEDULER, BlendingManager
 from kvweave.engine.errors import EngineError, EngineStopped, PromptTooLong
 from kvweave.engine.filler import FillPlan, PromptFiller, selector_named
 from kvweave.engine.loading import LoadedModel
+from kvweave.engine.prefix_watch import PrefixWatch
 from kvweave.engine.report import ReuseReport
 from kvweave.engine.request import Delta, FinishReason, ReuseOptions, SamplingParams
 from kvweave.engine.sampling import FirstTokenCapture, processor_arguments
@@ -109,6 +110,7 @@ class EmbeddedEngine:
                 auto_switch_to_flash=False,
             ),
         )
+        self._prefix_watch = PrefixWatch(loaded.tokenizer)
         self._running = threading.Event()
 
     def start(self) -> None:
@@ -150,6 +152,8 @@ class EmbeddedEngine:
             raise ValueError("the prompt is empty")
         self._check_running()
         plan = self._plan(prompt, reuse, tenant, submitted)
+        if plan.blend:
+            plan.report.hint = self._prefix_watch.notice(tenant, prompt.prefix_ids)
         pages = -(-needed // PAGE_TOKENS) * PAGE_TOKENS
         async with self._admission.admit(pages):
             try:

@@ -48,6 +48,7 @@ class ReuseReport:
             `compute`, `write`, `ttft`, ...
         chunks: one entry for each chunk segment, in prompt order.
         plan: whether cached chunks were loaded or computed again, and why.
+        hint: what keeps chunks from being found, where something does.
         first_token_logprobs: float32, little-endian, `[vocab]`; None unless asked for.
     """
 
@@ -66,6 +67,7 @@ class ReuseReport:
     chunks: list[ChunkReport]
     first_token_logprobs: bytes | None
     plan: str | None = None
+    hint: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready values, as it appears under `usage.kvweave`.
