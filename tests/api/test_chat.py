@@ -66,6 +66,7 @@ async def test_usage_tells_what_was_reused(client, chat):
             "tokens": len(PASSAGE),
             "tier": "gpu",
             "miss_reason": None,
+            "loaded": False,
         }
     ]
     assert "first_token_logprobs" not in report

@@ -17,9 +17,9 @@ from kvweave.bench.questions import overlap_share
 SPECS = st.builds(
     KnowledgeSpec,
     questions=st.integers(1, 40),
-    chunks=st.integers(3, 10),
+    chunks=st.integers(4, 10),
     chunk_tokens=st.integers(60, 160),
-    overlap=st.sampled_from([0.3, 0.5, 0.7, 0.8, 0.9]),
+    overlap=st.sampled_from([0.3, 0.5, 0.7, 0.8]),
     seed=st.integers(0, 10**6),
 )
 ALL_ATTRIBUTES = [attribute for group in ATTRIBUTES.values() for attribute in group]
@@ -173,11 +173,11 @@ def test_every_spec_gives_full_prompts_of_distinct_chunks(spec: KnowledgeSpec) -
 
 @given(SPECS)
 @settings(max_examples=25, deadline=None)
-def test_the_overlap_of_any_spec_is_met_within_two_chunks(spec: KnowledgeSpec) -> None:
+def test_the_overlap_of_any_spec_is_met_within_one_chunk(spec: KnowledgeSpec) -> None:
     made = generate(spec)
     slots = (spec.questions - 1) * spec.chunks
     if slots:
-        assert abs(overlap_share(made) - spec.overlap) * slots <= 2
+        assert abs(overlap_share(made) - spec.overlap) * slots <= 1
 
 
 @given(st.integers(0, 10**6))

@@ -14,7 +14,7 @@ from kvweave.bench.plan import COLD_QUESTIONS, Step, make_plan
 QUESTIONS = generate(KnowledgeSpec(questions=12, chunk_tokens=60))
 
 
-def plan(*, cold: bool = True, steady: bool = True, arms: tuple[str, ...] = tuple(ARMS)):
+def plan(*, cold: bool = True, steady: int | None = None, arms: tuple[str, ...] = tuple(ARMS)):
     return make_plan(QUESTIONS, arms, cold=cold, steady=steady, seed=0)
 
 
@@ -39,7 +39,7 @@ def test_the_phases_follow_each_other() -> None:
 
 
 def test_phases_that_are_not_wanted_are_left_out() -> None:
-    assert {step.phase for step in plan(cold=False, steady=False)} == {"first_pass"}
+    assert {step.phase for step in plan(cold=False, steady=0)} == {"first_pass"}
 
 
 def test_the_first_pass_asks_the_questions_as_they_are() -> None:

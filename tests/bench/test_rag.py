@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from typer.testing import CliRunner, Result
 
 from kvweave.bench import BenchError, read_dataset
 from kvweave.cli.bench import app
+from kvweave.config import Config
 
 ARM_KEYS = {"ttft_ms", "f1", "em", "agreement", "kl", "speedup", "hit_rates", "answers", "errors"}
 
@@ -39,6 +41,18 @@ def small(fake_server: Any, out: Path, *more: str | Path) -> Result:
     return rag("--base-url", fake_server.url, "--out", out, *size, *more)
 
 
+@pytest.fixture
+def started(fake_server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The fake, in the place of the server that the benchmark starts."""
+
+    @contextmanager
+    def own_server(config: Config, out: Path) -> Iterator[str]:
+        yield fake_server.url
+
+    monkeypatch.setattr("kvweave.bench.rag.own_server", own_server)
+    return fake_server
+
+
 def load(out: Path) -> dict[str, Any]:
     return json.loads((out / "result.json").read_text(encoding="utf-8"))
 
@@ -53,7 +67,7 @@ def test_the_result_has_its_four_parts_and_all_figures(fake_server: Any, tmp_pat
     for arm in result["arms"].values():
         assert set(arm) >= ARM_KEYS
         assert set(arm["ttft_ms"]) == {"mean", "p50", "p95"}
-    assert list(result["phases"]) == ["cold", "first_pass", "steady"]
+    assert list(result["phases"]) == ["first_pass", "steady"]
     assert result["phases"]["first_pass"] == result["arms"]
     assert [q["phase"] for q in result["questions"]].count("steady") == 5
 
@@ -64,7 +78,7 @@ def test_the_config_says_how_the_run_was_made(fake_server: Any, tmp_path: Path) 
     assert config["complete"] is True
     assert config["model"] == "fake"
     assert config["selector"] == "query_attention"
-    assert config["recompute_ratio"] == 0.15
+    assert config["recompute_ratio"] == pytest.approx(0.15)
     assert config["overlap"] == pytest.approx(0.7, abs=0.05)
     assert config["isolated_arms"] is True
     assert config["machine"]["cores"] >= 1
@@ -81,7 +95,7 @@ def test_json_alone_goes_to_stdout(fake_server: Any, tmp_path: Path) -> None:
 
 def test_without_json_the_tables_go_to_stdout(fake_server: Any, tmp_path: Path) -> None:
     done = small(fake_server, tmp_path)
-    for word in ("first pass", "steady state", "speed-up", "blend", "KL"):
+    for word in ("first pass", "steady", "speed-up", "blend", "KL"):
         assert word in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "…" not in done.stdout
@@ -110,10 +124,11 @@ def test_the_questions_asked_can_be_asked_again_as_a_data_set(
     first, again = load(tmp_path / "first"), load(tmp_path / "again")
     assert again["config"]["dataset"] == str(dataset)
     assert again["config"]["overlap"] == first["config"]["overlap"]
-    asked = [(q["question"], q["chunks"]) for q in first["questions"] if q["phase"] != "cold"]
-    assert [(q["question"], q["chunks"]) for q in again["questions"] if q["phase"] != "cold"] == (
-        asked
+    asked, asked_again = (
+        [(question["question"], question["chunks"]) for question in result["questions"]]
+        for result in (first, again)
     )
+    assert asked_again == asked
 
 
 def test_only_the_first_questions_of_a_data_set_are_asked(fake_server: Any, tmp_path: Path) -> None:
@@ -131,7 +146,7 @@ def test_only_the_first_questions_of_a_data_set_are_asked(fake_server: Any, tmp_
 
 def test_a_run_whose_server_dies_is_written_as_incomplete(fake_server: Any, tmp_path: Path) -> None:
     def die_later(body: dict[str, Any]) -> JSONResponse | None:
-        if len(fake_server.requests) < 60:
+        if len(fake_server.requests) < 35:
             return None
         return JSONResponse({"error": {"message": "gone"}}, status_code=503)
 
@@ -199,13 +214,29 @@ def test_a_folder_that_cannot_be_made_is_named(fake_server: Any, tmp_path: Path)
     assert "name a folder to write into" in str(done.exception)
 
 
-def test_the_demo_compares_two_arms_without_a_steady_pass(
-    fake_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_server_of_its_own_is_first_asked_with_nothing_cached(
+    started: Any, tmp_path: Path
+) -> None:
+    done = rag("--out", tmp_path, "--questions", "6", "--prompt-tokens", "500", "--no-steady")
+    assert done.exit_code == 0, done.output
+    phases = load(tmp_path)["phases"]
+    assert list(phases) == ["cold", "first_pass"]
+    assert phases["cold"]["blend"]["hit_rates"]["missed"] == 1
+
+
+def test_a_server_that_ran_before_is_not_called_cold(fake_server: Any, tmp_path: Path) -> None:
+    small(fake_server, tmp_path, "--no-steady")
+    assert list(load(tmp_path)["phases"]) == ["first_pass"]
+    assert "there is no cold phase" in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+def test_the_demo_compares_two_arms_with_a_short_steady_pass(
+    started: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = rag("--demo", "--base-url", fake_server.url, "--questions", "3")
+    done = rag("--demo", "--questions", "3")
     assert done.exit_code == 0, done.output
     result = load(tmp_path / "kvweave-demo")
     assert list(result["arms"]) == ["full", "blend"]
-    assert list(result["phases"]) == ["cold", "first_pass"]
+    assert list(result["phases"]) == ["cold", "first_pass", "steady"]
     assert result["config"]["prompt_tokens"]["mean"] == pytest.approx(1200, rel=0.1)

@@ -20,7 +20,7 @@ ALL = tuple(ARMS)
 QUESTIONS = generate(KnowledgeSpec(questions=6, chunk_tokens=60))
 
 
-def steps(arms: tuple[str, ...] = ALL, *, cold: bool = False, steady: bool = False) -> list[Step]:
+def steps(arms: tuple[str, ...] = ALL, *, cold: bool = False, steady: int | None = 0) -> list[Step]:
     return make_plan(QUESTIONS, arms, cold=cold, steady=steady, seed=0)
 
 
@@ -61,7 +61,7 @@ def test_arms_find_what_earlier_questions_brought_and_nothing_more(fake_server: 
 
 
 def test_cold_requests_find_nothing_and_steady_ones_everything(fake_server: Any) -> None:
-    result = run(fake_server, steps(cold=True, steady=True))
+    result = run(fake_server, steps(cold=True, steady=None))
     missed = {
         phase: summarize(result.steps, phase)["blend"].hit_rates["missed"]  # type: ignore[index]
         for phase in ("cold", "first_pass", "steady")

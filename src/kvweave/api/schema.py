@@ -55,6 +55,7 @@ class ReuseParams(BaseModel):
     recompute_ratio: float | None = Field(default=None, ge=0, le=1)
     selector: str | None = None
     first_token_logprobs: bool = False
+    store_chunks: bool = True
 
     def options(self) -> ReuseOptions:
         """The same, as the engine takes it."""

@@ -105,6 +105,13 @@ def _method(config: Mapping[str, Any]) -> str:
             "where two arms use chunks, the later one finds what the earlier one brought. There is "
             "no cold phase for the same reason."
         )
+    if config["base_url"] is None:
+        lines.append("The server was started for this run, with an empty cache.")
+    else:
+        lines.append(
+            f"The server at {config['base_url']} ran before. What it had cached is not known, so "
+            "there is no cold phase."
+        )
     lines += [
         "speed-up: mean TTFT of `full` over the arm's, with the 95 % interval of a paired "
         "bootstrap over questions. gpu, cpu, ssd, missed: shares of the looked-up chunk tokens.",
@@ -121,7 +128,7 @@ def _setup(config: Mapping[str, Any]) -> str:
     facts = {
         "model": config["model"],
         "dtype": config["dtype"],
-        "recompute ratio": config["recompute_ratio"],
+        "recompute ratio": _three(config["recompute_ratio"]),
         "selector": config["selector"],
         "engine threads": config["threads"],
         "seed": config["seed"],

@@ -39,10 +39,12 @@ def make_plan(
     arms: Sequence[str],
     *,
     cold: bool,
-    steady: bool,
+    steady: int | None,
     seed: int,
 ) -> list[Step]:
     """The steps of a run: first passes over all questions, before and after it what is asked for.
+
+    steady: how many questions are asked again at the end; None: all.
 
     The other phases ask questions in another chunk order than the first pass does, so that an
     exact-prefix cache gains nothing from the repetition.
@@ -62,8 +64,7 @@ def make_plan(
             add("cold", index, other, store=False)
     for index, question in enumerate(questions):
         add("first_pass", index, question, store=True)
-    if steady:
-        for index, question in enumerate(questions):
-            other = reorder(question, [question.positions()], rng)
-            add("steady", index, other, store=True)
+    for index, question in enumerate(questions[:steady]):
+        other = reorder(question, [question.positions()], rng)
+        add("steady", index, other, store=True)
     return steps

@@ -38,6 +38,7 @@ class RagSettings:
         questions: how many to ask, of a data set the first ones; None: 50, or the whole data set.
         prompt_tokens: length of a generated prompt in tokens, about.
         overlap: share of a question's chunks that earlier ones had, in generated questions.
+        steady: questions asked again at the end, when all chunks are cached; None: all.
         dataset: JSONL file with other questions.
         base_url: a server that runs already; None starts one.
         config: configuration file of the server that is started.
@@ -50,7 +51,7 @@ class RagSettings:
     chunks: int
     overlap: float
     seed: int
-    steady: bool
+    steady: int | None
     dataset: Path | None = None
     base_url: str | None = None
     config: Path | None = None
@@ -82,7 +83,8 @@ def run_rag(settings: RagSettings, console: Console) -> Report:
         plan = make_plan(
             questions,
             settings.arms,
-            cold=request.isolate,
+            # Of a server that ran before nobody knows what it has cached.
+            cold=request.isolate and settings.base_url is None,
             steady=settings.steady,
             seed=settings.seed,
         )
@@ -169,10 +171,16 @@ def _server_settings(config: Config) -> dict[str, Any]:
 
 
 def _reported(run: Run) -> dict[str, Any]:
-    """Ratio and selector as the server says it used them."""
-    for step in run.steps:
-        blend = step.arms.get("blend")
-        if blend and blend.measurement and blend.measurement.reuse.get("selector"):
-            reuse = blend.measurement.reuse
-            return {"selector": reuse["selector"], "recompute_ratio": reuse.get("recompute_ratio")}
-    return {"selector": None, "recompute_ratio": None}
+    """Selector and mean ratio, as the server says it used them where it blended."""
+    used = [
+        blend.measurement.reuse
+        for step in run.steps
+        if (blend := step.arms.get("blend")) and blend.measurement
+    ]
+    ratios = [
+        reuse["recompute_ratio"] for reuse in used if reuse.get("recompute_ratio") is not None
+    ]
+    return {
+        "selector": next((reuse["selector"] for reuse in used if reuse.get("selector")), None),
+        "recompute_ratio": sum(ratios) / len(ratios) if ratios else None,
+    }

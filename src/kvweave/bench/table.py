@@ -115,7 +115,7 @@ def print_tables(console: Console, phases: Phases) -> None:
         for column in section.columns:
             table.add_column(column.title, justify="right", no_wrap=True)
         for phase, arms in phases.items():
-            table.add_row(f"[dim]{PHASE_TITLES[phase]}, {answer_count(arms)}[/dim]")
+            table.add_row(f"[dim]{phase.replace('_', ' ')}, {answer_count(arms)}[/dim]")
             for name, arm in arms.items():
                 style = "bold" if name == "blend" else None
                 table.add_row(

@@ -9,6 +9,8 @@ import typer
 
 app = typer.Typer(no_args_is_help=True, help="Measure speed and answers with and without reuse.")
 
+DEMO_STEADY_QUESTIONS = 15
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells expect it."""
 
@@ -74,8 +76,8 @@ def rag(
         bool,
         typer.Option(
             "--demo",
-            help="A quick look: arms full,blend, prompts of 1200 tokens, no steady pass, results "
-            "in ./kvweave-demo.",
+            help="A quick look: arms full,blend, prompts of 1200 tokens, a short steady pass, "
+            "results in ./kvweave-demo.",
         ),
     ] = False,
     as_json: Annotated[
@@ -108,7 +110,7 @@ def rag(
         chunks=chunks,
         overlap=overlap,
         seed=seed,
-        steady=steady if steady is not None else not demo,
+        steady=0 if steady is False else DEMO_STEADY_QUESTIONS if demo else None,
         dataset=dataset,
         base_url=base_url,
         config=config,

@@ -251,6 +251,7 @@ class EmbeddedEngine:
             report=report,
             submitted=submitted,
             blend=blend,
+            store_chunks=reuse.store_chunks,
             share_prefix=reuse.mode != "full" and not blend,
         )
 

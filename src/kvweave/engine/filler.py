@@ -46,6 +46,8 @@ class FillPlan:
     """Whether the ratio may be raised as far as loading hides the work."""
     blend: bool
     """Whether cached chunks may be used; otherwise the engine computes, or matches a prefix."""
+    store_chunks: bool
+    """Whether chunks that miss are computed afterwards and kept."""
     share_prefix: bool
     """Whether the engine's exact-prefix cache may serve this prompt and keep its pages."""
     filled: bool = False
@@ -132,7 +134,8 @@ class PromptFiller:
         except BaseException:
             found.release()
             raise
-        self._background.add_chunks(found.missing)
+        if plan.store_chunks:
+            self._background.add_chunks(found.missing)
         if result is None:
             found.release()
             return 0

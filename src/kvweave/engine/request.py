@@ -48,12 +48,15 @@ class ReuseOptions:
         selector: name of the selector; None means the configured one.
         first_token_logprobs: also report the log-probabilities of the first answer token over the
             whole vocabulary.
+        store_chunks: whether KV of chunks that miss is computed afterwards and kept for later
+            requests.
     """
 
     mode: Mode = "blend"
     recompute_ratio: float | None = None
     selector: str | None = None
     first_token_logprobs: bool = False
+    store_chunks: bool = True
 
 
 @dataclass(frozen=True, slots=True)
