@@ -34,7 +34,7 @@ class PrefixWatch:
                 del self._last[next(iter(self._last))]
         if before == prefix_ids:
             return None
-        old, new = (self._tokenizer.decode(list(ids)) for ids in (before, prefix_ids))
+        old, new = (str(self._tokenizer.decode(list(ids))) for ids in (before, prefix_ids))
         if old == new or _DIGITS.sub("0", old) != _DIGITS.sub("0", new):
             return None
         at = next(i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b)
