@@ -3,8 +3,8 @@
     python benchmarks/overlap.py --rounds 5
 
 In one run: what computing alone takes (chunks in the `gpu` tier), what loading alone takes, and
-both together with `pipeline_overlap` on and off. With it on, a prompt should take about the longer of
-the two; without, about their sum. A fast disk hides behind any CPU, so the same is measured once
+both together with `pipeline_overlap` on and off. With it on, a prompt should take about the longer
+of the two; without, about their sum. A fast disk hides behind any CPU, so the same is measured once
 more with reads slowed down to `--slow-disk` MB/s, where loading takes about as long as computing.
 """
 

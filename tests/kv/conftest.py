@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -42,3 +45,30 @@ def kv() -> SimpleNamespace:
     return SimpleNamespace(
         layout=LAYOUT, format=FORMAT, ref=make_ref, tensor=make_kv, chunk=make_chunk, read=read
     )
+
+
+@pytest.fixture(scope="session")
+def faults() -> ModuleType:
+    """Disks and tiers that fail: `faults.py`."""
+    return _load("faults")
+
+
+@pytest.fixture(scope="session")
+def peers() -> ModuleType:
+    """Other processes on a cache folder: `peers.py`."""
+    return _load("peers")
+
+
+@pytest.fixture(scope="session")
+def nursery(peers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    nursery = peers.Nursery(tmp_path_factory.mktemp("peers"))
+    yield nursery
+    nursery.close()
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kvweave.kv import MemoryTier, make_policy
+from kvweave.kv import Admission, MemoryTier, make_policy
 
 
 @pytest.fixture
@@ -121,3 +121,20 @@ def test_churn_of_all_sizes_never_loses_room(kv):
     tier.clear()
     tier.put(kv.chunk(1000, tokens=64 * 16))
     assert tier.stats().used_bytes == tier.stats().capacity_bytes
+
+
+def test_a_sweep_over_new_chunks_does_not_push_out_what_is_hot(kv):
+    admission = Admission(keys=4)
+    tier = MemoryTier(
+        "cpu", 4 * kv.format.nbytes(10), make_policy("lru"), kv.format, admission=admission
+    )
+    hot = [kv.chunk(i) for i in range(4)]
+    for chunk in hot:
+        tier.put(chunk)
+    for _ in range(5):
+        for chunk in hot:
+            tier.lease(chunk.ref).release()
+    for i in range(100, 140):
+        assert tier.lease(kv.ref(i)) is None
+        tier.put(kv.chunk(i))
+    assert all(tier.contains(chunk.ref.key) for chunk in hot)

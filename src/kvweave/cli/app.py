@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kvweave import __version__
-from kvweave.cli import bench, config, models, serve, warm
+from kvweave.cli import bench, cache, config, models, serve, warm
 from kvweave.cli.errors import FriendlyErrors
 
 app = typer.Typer(
@@ -50,5 +50,6 @@ def main(
 app.command()(serve.serve)
 app.command()(warm.warm)
 app.add_typer(bench.app, name="bench")
+app.add_typer(cache.app, name="cache")
 app.add_typer(config.app, name="config")
 app.add_typer(models.app, name="models")

@@ -40,12 +40,14 @@ def serve(
         disable_progress_bar()
 
     from kvweave.api import create_app, run_server
+    from kvweave.cli.environment import warn_about_environment
     from kvweave.engine.build import build_engine
     from kvweave.metrics import HitRateLog, Metrics
     from kvweave.prompt import ChunkRegistry, PromptBuilder
 
     log = logging.getLogger("kvweave")
     metrics = Metrics()
+    warn_about_environment(loaded)
     log.info("loading model %s", loaded.model.model_id)
     engine = build_engine(loaded, metrics)
     registry = ChunkRegistry()

@@ -95,9 +95,11 @@ class KVCacheConfig(_Section):
         ge=0,
         description="Limit of the `ssd` tier in GB (10^9 bytes). 0 switches the tier off.",
     )
-    eviction_policy: Literal["lru"] = Field(
+    eviction_policy: Literal["lru", "lfu", "s3fifo", "cost"] = Field(
         "lru",
-        description="Which chunk KV leaves a full tier first. `lru`: the least recently used.",
+        description="Which chunk KV leaves a full tier first. `lru`: the least recently used; "
+        "`lfu`: the least often used; `s3fifo`: what was not asked for again soon; `cost`: what "
+        "saves the least computing for its size.",
     )
     recompute_ratio: Annotated[float, Field(ge=0, le=1)] | Literal["auto"] = Field(
         0.15,
@@ -177,6 +179,11 @@ class MetricsConfig(_Section):
         True, description="Log hit rates per tier and time to first token at intervals."
     )
     log_interval_sec: float = Field(60.0, gt=0, description="Seconds between two such log lines.")
+    trace_file: Annotated[str, BeforeValidator(_expand_home)] = Field(
+        "",
+        description="Record every chunk lookup in this file (digests and sizes, no text), for "
+        "`kvweave cache simulate`. Empty: nothing is recorded.",
+    )
 
 
 class Config(_Section):
@@ -247,7 +254,8 @@ def _in_words(schema: dict[str, Any]) -> str:
     if schema["type"] == "boolean":
         return "true or false"
     if schema["type"] == "string":
-        return "a path" if schema.get("format") == "path" else "a text that is not empty"
+        text = "a text that is not empty" if schema.get("minLength") else "a text"
+        return "a path" if schema.get("format") == "path" else text
     kind = "a whole number" if schema["type"] == "integer" else "a number"
     if "exclusiveMinimum" in schema:
         return f"{kind} above {schema['exclusiveMinimum']:g}"

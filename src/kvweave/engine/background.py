@@ -171,6 +171,8 @@ class BackgroundWork:
         try:
             for lease in leases:
                 self._cache.refill(lease)
+        except Exception as error:  # such as a device that is out of memory
+            log.warning("chunk KV could not be copied to a faster tier: %s", error)
         finally:
             _release(leases)
 

@@ -6,6 +6,7 @@ filled in. Scheduling, paging, decoding and cancelling are the library's.
 
 from __future__ import annotations
 
+import queue
 from typing import Any
 
 from transformers import GenerationConfig, PreTrainedModel
@@ -89,6 +90,13 @@ class BlendingScheduler(FIFOScheduler):
 SCHEDULER_MAPPING[SCHEDULER] = BlendingScheduler
 
 
+class _Discard(queue.Queue[Any]):
+    """For outputs without a handler: of steps that ran when their request was cancelled."""
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        pass
+
+
 class BlendingManager(ContinuousBatchingManager):
     """The library's manager with our scheduler and per-request sampling."""
 
@@ -103,6 +111,7 @@ class BlendingManager(ContinuousBatchingManager):
         unbound: Any = model  # the library types it by a stand-in class
         super().__init__(model=unbound, generation_config=greedy, continuous_batching_config=config)
         self.logit_processor = request_processors(captured)
+        self.output_router.output_queue = _Discard()
         self._filler = filler
 
     def _create_batch_processor(self) -> ContinuousBatchProcessor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import torch
 
@@ -10,7 +11,16 @@ from kvweave.blend import kv_layout
 from kvweave.config import GB, Config
 from kvweave.engine.embedded import EmbeddedEngine
 from kvweave.engine.loading import LoadedModel, load_model
-from kvweave.kv import ChunkCache, KVFormat, MemoryTier, SSDTier, Tier, make_policy
+from kvweave.kv import (
+    Admission,
+    ChunkCache,
+    KVFormat,
+    MemoryTier,
+    SSDTier,
+    Tier,
+    TraceWriter,
+    make_policy,
+)
 from kvweave.metrics import Metrics
 from kvweave.models.embedded import resolve_model
 
@@ -18,6 +28,8 @@ log = logging.getLogger(__name__)
 
 #: Capacity of the page pool, in tokens, unless the configuration says otherwise.
 DEFAULT_PAGES_TOKENS = 16384
+#: Length of a chunk by which bookkeeping is sized.
+TYPICAL_CHUNK_TOKENS = 200
 
 
 def build_engine(config: Config, metrics: Metrics) -> EmbeddedEngine:
@@ -35,7 +47,7 @@ def build_engine(config: Config, metrics: Metrics) -> EmbeddedEngine:
 
 def engine_around(loaded: LoadedModel, config: Config, metrics: Metrics) -> EmbeddedEngine:
     """An engine for a model that is loaded already."""
-    kv = config.kv_cache
+    kv, trace_file = config.kv_cache, config.metrics.trace_file
     fmt = KVFormat(kv_layout(loaded.blendable), kv.storage_dtype)
     longest = min(config.model.max_model_len, loaded.model.config.max_position_embeddings)
     return EmbeddedEngine(
@@ -51,6 +63,7 @@ def engine_around(loaded: LoadedModel, config: Config, metrics: Metrics) -> Embe
         pages_tokens=config.engine.kv_pages_tokens or max(DEFAULT_PAGES_TOKENS, longest),
         max_batch_tokens=config.engine.max_batch_tokens,
         max_waiting=config.engine.max_waiting_requests,
+        trace=TraceWriter(Path(trace_file)) if trace_file else None,
     )
 
 
@@ -66,11 +79,30 @@ def build_cache(config: Config, fmt: KVFormat, device: torch.device) -> ChunkCac
         policy = make_policy(kv.eviction_policy)
         capacity = int(kv.gpu_kv_pool_gb * GB)
         below = bool(kv.cpu_kv_pool_gb)
-        tiers.append(MemoryTier("gpu", capacity, policy, fmt, device, keep_evicted=below))
+        tiers.append(
+            MemoryTier(
+                "gpu",
+                capacity,
+                policy,
+                fmt,
+                device,
+                keep_evicted=below,
+                admission=Admission(_typical_chunks(capacity, fmt)),
+            )
+        )
     if kv.cpu_kv_pool_gb:
         policy = make_policy(kv.eviction_policy)
         capacity = int(kv.cpu_kv_pool_gb * GB)
-        tiers.append(MemoryTier("cpu", capacity, policy, fmt, pin_memory=on_gpu))
+        tiers.append(
+            MemoryTier(
+                "cpu",
+                capacity,
+                policy,
+                fmt,
+                pin_memory=on_gpu,
+                admission=Admission(_typical_chunks(capacity, fmt)),
+            )
+        )
     if kv.ssd_cache_max_gb:
         policy = make_policy(kv.eviction_policy)
         capacity = int(kv.ssd_cache_max_gb * GB)
@@ -93,6 +125,11 @@ def build_cache(config: Config, fmt: KVFormat, device: torch.device) -> ChunkCac
                 error.strerror or error,
             )
     return ChunkCache(tiers, fmt)
+
+
+def _typical_chunks(capacity_bytes: int, fmt: KVFormat) -> int:
+    """About how many chunks a tier holds."""
+    return max(1, capacity_bytes // fmt.nbytes(TYPICAL_CHUNK_TOKENS))
 
 
 def served_name(model_id: str) -> str:

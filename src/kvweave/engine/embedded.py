@@ -28,7 +28,7 @@ from kvweave.engine.report import ReuseReport
 from kvweave.engine.request import Delta, FinishReason, ReuseOptions, SamplingParams
 from kvweave.engine.sampling import FirstTokenCapture, processor_arguments
 from kvweave.engine.text import AnswerText
-from kvweave.kv import ChunkCache, Planner, TierStats
+from kvweave.kv import ChunkCache, Planner, TierStats, TraceWriter
 from kvweave.metrics import Metrics, RequestSample
 from kvweave.prompt import Prompt
 
@@ -50,6 +50,7 @@ class EmbeddedEngine:
         recompute_ratio, selector: what requests get that ask for nothing else. A ratio of None is
             the largest that loading hides, at least `min_recompute_ratio`.
         plan_loads: decide by measured speeds whether to load a cached chunk or to compute it.
+        trace: where chunk lookups are recorded; closed by `stop`.
         pages_tokens: capacity of the page pool in tokens, prompts and answers together.
     """
 
@@ -68,6 +69,7 @@ class EmbeddedEngine:
         pages_tokens: int,
         max_batch_tokens: int,
         max_waiting: int,
+        trace: TraceWriter | None = None,
     ) -> None:
         self.model_name = loaded.name
         self.max_model_len = min(max_model_len, pages_tokens)
@@ -93,7 +95,9 @@ class EmbeddedEngine:
             self._background,
             self._planner if plan_loads else None,
             overlap=overlap,
+            trace=trace,
         )
+        self._trace = trace
         self._manager = BlendingManager(
             loaded.model,
             self._filler,
@@ -130,6 +134,8 @@ class EmbeddedEngine:
         self._manager.stop(block=True, timeout=30, hard_stop=True)
         self._manager.destroy()
         self._cache.close()
+        if self._trace is not None:
+            self._trace.close()
 
     async def generate(
         self, prompt: Prompt, params: SamplingParams, reuse: ReuseOptions, *, tenant: str = ""
@@ -268,6 +274,8 @@ class EmbeddedEngine:
         self._manager.register_result_handler(request_id, outputs.put_nowait)
         finished = False
         try:
+            if reuse.first_token_logprobs:
+                self._captured.expect(request_id)
             arguments = processor_arguments(params, capture=reuse.first_token_logprobs)
             self._submit(request_id, token_ids, params, arguments)
             answer = AnswerText(self.tokenizer, params.stop)

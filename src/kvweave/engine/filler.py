@@ -23,7 +23,18 @@ from kvweave.engine.background import BackgroundWork, ChunkJob
 from kvweave.engine.errors import UnknownSelector
 from kvweave.engine.pages import RequestPages
 from kvweave.engine.report import ChunkReport, ReuseReport
-from kvweave.kv import ChunkCache, ChunkLease, ChunkUnreadable, Found, Planner, chunk_ref
+from kvweave.kv import (
+    ChunkCache,
+    ChunkLease,
+    ChunkLookup,
+    ChunkRef,
+    ChunkUnreadable,
+    Found,
+    Lookup,
+    Planner,
+    TraceWriter,
+    chunk_ref,
+)
 from kvweave.models import BlendableModel
 from kvweave.prompt import Prompt, Segment
 
@@ -86,6 +97,7 @@ class PromptFiller:
         planner: Planner | None,
         *,
         overlap: bool,
+        trace: TraceWriter | None = None,
     ) -> None:
         self._model = model
         self._identity = model_identity
@@ -93,6 +105,7 @@ class PromptFiller:
         self._background = background
         self._planner = planner
         self._overlap = overlap
+        self._trace = trace
         self._token_bytes = kv_layout(model).nbytes(1)
         self._plans: dict[str, FillPlan] = {}
         self._lock = threading.Lock()
@@ -156,6 +169,7 @@ class PromptFiller:
                 is_chunk = segment.role == "chunk"
                 job = self._job(plan, segment)
                 lookup = self._cache.lookup(job.ref)
+                self._record(job.ref, lookup)
                 if lookup.lease is None:
                     found.missing.append(job)
                 else:
@@ -171,6 +185,23 @@ class PromptFiller:
             everything_before_is_prefix = segment.role == "system"
             position += len(segment.token_ids)
         return found
+
+    def _record(self, ref: ChunkRef, lookup: Lookup) -> None:
+        if self._trace is None:
+            return
+        per_second = None if self._planner is None else self._planner.speeds()[1]
+        tokens = len(ref.token_ids)
+        self._trace.append(
+            ChunkLookup(
+                t=time.time(),
+                key=ref.key,
+                content=ref.content,
+                tokens=tokens,
+                bytes=tokens * self._token_bytes,
+                cost_ms=0.0 if per_second is None else tokens / per_second * 1e3,
+                tier=None if lookup.lease is None else lookup.lease.tier,
+            )
+        )
 
     def _choose(self, plan: FillPlan, found: _Found) -> float:
         """Leave what is faster computed than loaded; returns the ratio to recompute."""

@@ -8,6 +8,7 @@ cut to their nucleus, and given Gumbel noise, whose maximum is an exact draw fro
 from __future__ import annotations
 
 import secrets
+import threading
 from typing import Any
 
 import torch
@@ -56,17 +57,25 @@ class _RequestProcessor(ContinuousBatchingLogitsProcessor):
 class FirstTokenCapture(_RequestProcessor):
     """Keeps the log-probabilities of the first answer token of requests that ask for them.
 
-    Runs in the engine's one generation thread; `take` may be called from any thread.
+    Runs in the engine's one generation thread; `expect` and `take` may be called from any thread.
+    What nobody expects, because its request was cancelled meanwhile, is not kept.
     """
 
     def __init__(self) -> None:
         super().__init__("capture", bool)
         self._rows: list[tuple[int, str]] = []  # of the batch being prepared
-        self._captured: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+        self._captured: dict[str, bytes | None] = {}
+
+    def expect(self, request_id: str) -> None:
+        """Keep what this request captures until `take`, which has to follow."""
+        with self._lock:
+            self._captured[request_id] = None
 
     def take(self, request_id: str) -> bytes | None:
         """fp32 little-endian `[vocab]`, once."""
-        return self._captured.pop(request_id, None)
+        with self._lock:
+            return self._captured.pop(request_id, None)
 
     def fill_defaults(self, int32_tensor: torch.Tensor) -> None:
         int32_tensor.zero_()
@@ -82,7 +91,10 @@ class FirstTokenCapture(_RequestProcessor):
     def __call__(self, scores: torch.Tensor, tensor_arg: torch.Tensor) -> torch.Tensor:
         for row, request_id in self._rows:
             logprobs = scores[row].float().log_softmax(dim=-1)
-            self._captured[request_id] = logprobs.cpu().numpy().astype("<f4").tobytes()
+            captured = logprobs.cpu().numpy().astype("<f4").tobytes()
+            with self._lock:
+                if request_id in self._captured:
+                    self._captured[request_id] = captured
         return scores
 
 

@@ -1,5 +1,6 @@
 """Chunk KV: what it is called, what it looks like in bytes, and the tiers where it lies."""
 
+from kvweave.kv.admission import Admission
 from kvweave.kv.chunk import TIER_NAMES, ChunkKV, ChunkLease, ChunkUnreadable, TierName
 from kvweave.kv.eviction import POLICIES, EvictionPolicy, make_policy
 from kvweave.kv.format import KVFormat
@@ -9,15 +10,18 @@ from kvweave.kv.layout import PAGE_TOKENS, KVLayout
 from kvweave.kv.planner import Found, Plan, Planner
 from kvweave.kv.precision import StorageDtype
 from kvweave.kv.tiers import MemoryTier, SSDTier, Tier, TierStats
+from kvweave.kv.trace import ChunkLookup, TraceWriter
 
 __all__ = [
     "LAYOUT_VERSION",
     "PAGE_TOKENS",
     "POLICIES",
     "TIER_NAMES",
+    "Admission",
     "ChunkCache",
     "ChunkKV",
     "ChunkLease",
+    "ChunkLookup",
     "ChunkRef",
     "ChunkUnreadable",
     "EvictionPolicy",
@@ -34,6 +38,7 @@ __all__ = [
     "Tier",
     "TierName",
     "TierStats",
+    "TraceWriter",
     "chunk_ref",
     "make_policy",
 ]

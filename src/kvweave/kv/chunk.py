@@ -16,7 +16,7 @@ TIER_NAMES: tuple[TierName, ...] = ("gpu", "cpu", "ssd")
 class ChunkUnreadable(Exception):
     """Stored chunk KV could not be read or failed verification; treat it as a miss.
 
-    `reason` is one word for metrics: "corrupt" or "io_error".
+    `reason` is one word for metrics: "corrupt", "io_error" or "slow".
     """
 
     def __init__(self, key: str, reason: str, detail: str) -> None:

@@ -3,12 +3,14 @@
 One file holds `kv` (uint8 `[layers, pages * page_bytes]`; each layer's key pages, then its value
 pages) and `token_ids` (int32 `[tokens]`). The metadata carries one XXH3-128 checksum for the keys
 and one for the values of every layer, so that any layer, or its keys alone, can be read and
-verified without the rest. The data starts at a multiple of `ALIGNMENT`, for direct I/O.
+verified without the rest; and one for the token ids. The data starts at a multiple of `ALIGNMENT`,
+for direct I/O.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -21,7 +23,7 @@ from kvweave.kv.format import KVFormat
 from kvweave.kv.identity import ChunkRef
 from kvweave.kv.layout import KVLayout, page_count
 
-FORMAT = "kvweave-chunk-2"
+FORMAT = "kvweave-chunk-3"
 ALIGNMENT = 4096
 _MAX_HEADER_BYTES = 1 << 20
 
@@ -45,6 +47,7 @@ def write_chunk(file: BinaryIO, chunk: ChunkKV, fmt: KVFormat) -> None:
         for part in (layer[:split], layer[split:])
     ]
     token_ids = torch.tensor(chunk.ref.token_ids, dtype=torch.int32)
+    checksums.append(xxhash.xxh3_128_hexdigest(bytes_of(token_ids)))
     end = layers.numel()
     header = {
         "__metadata__": {
@@ -72,16 +75,19 @@ class ChunkHeader:
     """The header of a chunk file: where its layers lie and what they must hash to.
 
     Attributes:
+        storage: the `StorageDtype` it was written in.
+        dtype: the model's own, as in "float32".
         data_offset: bytes before the first layer.
         layer_bytes: bytes of one layer, keys then values.
         key_bytes: how many of them are keys.
-        checksums: of the keys and the values of every layer in turn.
+        checksums: of the keys and the values of every layer in turn, then of the token ids.
     """
 
     key: str
     content: str
     token_ids: tuple[int, ...]
     storage: str
+    dtype: str
     recompute_seconds: float
     data_offset: int
     layers: int
@@ -107,14 +113,16 @@ def read_header(fd: int, key: str) -> ChunkHeader:
     """
     try:
         size = os.fstat(fd).st_size
-        length = int.from_bytes(os.pread(fd, 8, 0), "little")
+        length = int.from_bytes(_read(fd, 8, 0), "little")
         if not 0 < length <= min(_MAX_HEADER_BYTES, size):
             raise ChunkUnreadable(key, "corrupt", "not a safetensors file")
-        header = json.loads(os.pread(fd, length, 8))
+        header = json.loads(_read(fd, length, 8))
         return _parse(header, 8 + length, size, key, fd)
+    except ChunkUnreadable:
+        raise
     except OSError as error:
         raise ChunkUnreadable(key, "io_error", f"cannot read: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
+    except Exception as error:  # whatever broken content can lead to
         raise ChunkUnreadable(key, "corrupt", f"header is not readable: {error!r}") from error
 
 
@@ -143,28 +151,32 @@ def _parse(header: dict[str, Any], data: int, size: int, key: str, fd: int) -> C
     kv_end, ids_end = kv["data_offsets"][1], ids["data_offsets"][1]
     (tokens,) = ids["shape"]
     checksums = tuple(metadata["checksums"].split(","))
-    token_ids = torch.frombuffer(
-        bytearray(os.pread(fd, 4 * tokens, data + kv_end)), dtype=torch.int32
-    )
+    recompute_seconds = float(metadata["recompute_seconds"])
     consistent = (
-        metadata["format"] == FORMAT
+        all(type(number) is int for number in (layers, layer_bytes, tokens))
+        and metadata["format"] == FORMAT
         and metadata["key"] == key
         and kv["dtype"] == "U8"
         and kv["data_offsets"] == [0, layers * layer_bytes]
         and ids["data_offsets"] == [kv_end, kv_end + 4 * tokens]
         and data + ids_end == size
-        and len(checksums) == 2 * layers
-        and len(token_ids) == tokens
+        and len(checksums) == 2 * layers + 1
+        and 0 <= recompute_seconds < math.inf
     )
     if not consistent:
         raise ChunkUnreadable(key, "corrupt", "header and file do not agree")
+    encoded_ids = bytearray(_read(fd, 4 * tokens, data + kv_end))
+    token_ids = torch.frombuffer(encoded_ids, dtype=torch.int32)
+    if xxhash.xxh3_128_hexdigest(encoded_ids) != checksums[-1]:
+        raise ChunkUnreadable(key, "corrupt", "checksum of the token ids does not match")
     stored_shape = json.loads(metadata["shape"])
     return ChunkHeader(
         key=key,
         content=metadata["content"],
         token_ids=tuple(token_ids.tolist()),
         storage=metadata["storage"],
-        recompute_seconds=float(metadata["recompute_seconds"]),
+        dtype=metadata["dtype"].removeprefix("torch."),
+        recompute_seconds=recompute_seconds,
         data_offset=data,
         layers=layers,
         layer_bytes=layer_bytes,
@@ -182,6 +194,17 @@ def _key_bytes(metadata: dict[str, str], shape: list[int], layer_bytes: int) -> 
     if page_count(tokens) * fmt.page_bytes != layer_bytes:
         raise ValueError("the layers have another size than their shape says")
     return page_count(tokens) * fmt.key_bytes
+
+
+def _read(fd: int, length: int, offset: int) -> bytes:
+    """`length` bytes, or less at the end of the file; a single call may return fewer."""
+    content = b""
+    while len(content) < length:
+        piece = os.pread(fd, length - len(content), offset + len(content))
+        if not piece:
+            break
+        content += piece
+    return content
 
 
 def _layer_major(pages: torch.Tensor, fmt: KVFormat) -> torch.Tensor:

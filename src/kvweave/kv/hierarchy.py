@@ -47,14 +47,18 @@ class ChunkCache:
 
     def lookup(self, ref: ChunkRef) -> Lookup:
         """Lease the chunk from the fastest tier that holds it; the caller releases the lease."""
+        held = False
         for tier in self._tiers:
-            held = tier.contains(ref.key)
+            held_here = tier.contains(ref.key)
             lease = tier.lease(ref)
             if lease is not None:
                 return Lookup(lease)
-            if held and not tier.contains(ref.key):
+            if held_here and not tier.contains(ref.key):
                 self.note_unreadable(ref)
-        return Lookup(None, self._history.explain(ref))
+            held = held or held_here
+        reason = self._history.explain(ref)
+        never_stored_here = reason in ("new", "other_system_prompt")
+        return Lookup(None, "unreadable" if held and never_stored_here else reason)
 
     def contains(self, ref: ChunkRef) -> bool:
         """Whether any tier holds the chunk (or is about to). Not a use for eviction."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kvweave.digest import digest_fields, encode_ids
 
 #: Raised whenever stored bytes change meaning; part of every key, so old files simply never match.
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ class LFU:
     """
 
     #: Uses per key held until a use counts half.
-    HALF_LIFE = 4.0
+    HALF_LIFE = 8.0
 
     def __init__(self) -> None:
         self._ranking = Ranking()

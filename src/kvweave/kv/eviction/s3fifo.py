@@ -42,16 +42,13 @@ class S3FIFO:
         if queue is not None:
             queue.resize(key, nbytes)
             self.touch(key)
-            return
-        self._moves = _Moves()
-        if key in self._ghost.entries:
+        elif key in self._ghost.entries:
             self._ghost.pop(key)
             self._main.append(key, _Entry(nbytes))
         else:
             self._small.append(key, _Entry(nbytes))
 
     def touch(self, key: str) -> None:
-        self._moves = _Moves()
         queue = self._queue_of(key)
         if queue is not None:
             entry = queue.entries[key]
@@ -61,7 +58,7 @@ class S3FIFO:
         if key in self._moves.offers:
             for moved in self._moves.due_before(key):
                 self._move(moved)
-        else:  # the queues will no longer be those that the moves were noted for
+        else:  # it may be one of those to be moved
             self._moves = _Moves()
         queue = self._queue_of(key)
         if queue is None:
@@ -78,10 +75,8 @@ class S3FIFO:
         small = iter(self._small.entries.items())
         main = ((key, entry.uses) for key, entry in self._main.entries.items())
         moved: deque[tuple[str, int]] = deque()  # what would stand behind `main` by now
-        in_small, left = (
-            len(self._small.entries),
-            len(self._small.entries) + len(self._main.entries),
-        )
+        in_small = len(self._small.entries)
+        left = in_small + len(self._main.entries)
         small_bytes, small_share = self._small.nbytes, self.SMALL_SHARE * self._nbytes
         while left:
             if in_small and (small_bytes > small_share or in_small == left):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from kvweave.kv.admission import Admission
 from kvweave.kv.chunk import ChunkKV, TierName
 from kvweave.kv.eviction import EvictionPolicy
 from kvweave.kv.format import KVFormat
@@ -31,6 +32,7 @@ class MemoryTier:
     room, a new chunk is simply not stored. With `pin_memory`, host memory is page-locked, so that
     copies to a GPU run beside computation.
 
+    admission: decides whether a new chunk may push out others; None: always.
     keep_evicted: whether `put` returns what it evicts, for a tier below to take.
     """
 
@@ -44,12 +46,14 @@ class MemoryTier:
         *,
         pin_memory: bool = False,
         keep_evicted: bool = False,
+        admission: Admission | None = None,
     ) -> None:
         self._name: TierName = name
         self._policy = policy
         self._format = fmt
         self._arena = PageArena(capacity_bytes, fmt, device, pin_memory=pin_memory)
         self._keep_evicted = keep_evicted
+        self._admission = admission
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
         self._pins: Counter[str] = Counter()
@@ -59,6 +63,8 @@ class MemoryTier:
         return self._name
 
     def lease(self, ref: ChunkRef) -> MemoryLease | None:
+        if self._admission is not None:
+            self._admission.record(ref.key)
         with self._lock:
             entry = self._entries.get(ref.key)
             if entry is None or entry.ref.token_ids != ref.token_ids:
@@ -79,7 +85,7 @@ class MemoryTier:
                 return []
             needed = page_count(len(chunk.ref.token_ids))
             victims = self._room_for(needed)
-            if victims is None:
+            if victims is None or not self._admits(key, victims):
                 return []
             evicted = [self._drop(victim) for victim in victims]
             pages = self._arena.allocate(needed)
@@ -129,13 +135,14 @@ class MemoryTier:
                 return victims
         return None
 
+    def _admits(self, key: str, victims: list[str]) -> bool:
+        return self._admission is None or self._admission.admit(key, victims)
+
     def _drop(self, key: str, *, keep: bool = True) -> ChunkKV | None:
-        entry = self._entries.pop(key)
+        entry = self._entries[key]
+        evicted = self._read(entry) if keep and self._keep_evicted else None
+        del self._entries[key]
         self._policy.remove(key)
-        evicted = None
-        if keep and self._keep_evicted:
-            content = self._arena.read(entry.pages)
-            evicted = ChunkKV(entry.ref, content, entry.recompute_seconds)
         self._arena.free(entry.pages)
         return evicted
 
@@ -191,10 +198,16 @@ class MemoryLease:
         pass  # it is here already
 
     def read_layer(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        self._check()
         self._tier._read_layer(self._entry, layer, keys, values)
 
     def whole(self) -> ChunkKV:
+        self._check()
         return self._tier._read(self._entry)
+
+    def _check(self) -> None:
+        if self._released:  # its pages may be somebody else's by now
+            raise RuntimeError("the lease was released")
 
     def release(self) -> None:
         if not self._released:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import mmap
 import os
 import queue
@@ -17,6 +19,9 @@ from kvweave.kv.format import KVFormat
 from kvweave.kv.identity import ChunkRef
 from kvweave.kv.layout import page_count
 from kvweave.kv.tiers.buffers import BufferPool
+
+#: A layer that has not come by then is a miss.
+PATIENCE_SECONDS = 10.0
 
 _bounce = threading.local()
 
@@ -45,7 +50,15 @@ def read_exactly(fd: int, out: memoryview, offset: int, *, direct: bool) -> None
     needed = offset + len(out) - start
     done = 0
     while done < needed:  # the end of the file may cut the last block short
-        count = os.preadv(fd, [buffer[done:length]], start + done)
+        try:
+            count = os.preadv(fd, [buffer[done:length]], start + done)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            # Some file systems open a file for direct I/O and then refuse it.
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_DIRECT)
+            _read(fd, out, offset)
+            return
         if count == 0:
             raise EOFError("the file is shorter than its header says")
         done += count
@@ -63,24 +76,27 @@ class FileReaders:
             threading.Thread(target=self._run, name=f"kvweave-ssd-read-{n}", daemon=True)
             for n in range(threads)
         ]
+        self._lock = threading.Lock()
         self._closed = False
         for thread in self._threads:
             thread.start()
 
     def want(self, lease: FileLease, layer: int) -> None:
         """Read this layer soon."""
-        if self._closed:
-            lease.read_now(layer)
-        else:
-            self._wanted.put((lease, layer))
+        with self._lock:
+            if not self._closed:
+                self._wanted.put((lease, layer))
+                return
+        lease.read_now(layer)
 
     def close(self) -> None:
         """Finish what was asked for and end the threads; later wishes are read at once."""
-        self._closed = True
-        for _ in self._threads:
-            self._wanted.put(None)
+        with self._lock:
+            self._closed = True
+            for _ in self._threads:
+                self._wanted.put(None)
         for thread in self._threads:
-            thread.join()
+            thread.join(PATIENCE_SECONDS)  # one that hangs in a read is left behind
 
     def _run(self) -> None:
         while (wanted := self._wanted.get()) is not None:
@@ -92,6 +108,8 @@ class FileLease:
     """A lease on a chunk file: an open descriptor, so that eviction cannot pull it away.
 
     Layers are read into one host buffer, in the background once `prefetch` was called.
+
+    on_unreadable: told of every read that failed, with the descriptor.
     """
 
     def __init__(
@@ -101,7 +119,7 @@ class FileLease:
         ref: ChunkRef,
         fmt: KVFormat,
         readers: FileReaders,
-        on_unreadable: Callable[[ChunkUnreadable], None],
+        on_unreadable: Callable[[ChunkUnreadable, int], None],
         *,
         direct: bool,
         buffers: BufferPool,
@@ -160,13 +178,20 @@ class FileLease:
 
     def wait(self, layer: int) -> None:
         """Wait until `layer` is here and verified. Raises ChunkUnreadable like `read_layer`."""
+        if self._released:
+            raise RuntimeError("the lease was released")
         self.prefetch(layer)
         if layer not in self._done:
             with self._changed:
-                self._changed.wait_for(lambda: layer in self._done)
+                if not self._changed.wait_for(lambda: layer in self._done, PATIENCE_SECONDS):
+                    self._done[layer] = ChunkUnreadable(
+                        self._header.key,
+                        "slow",
+                        f"layer {layer} has not come in {PATIENCE_SECONDS:.0f} s",
+                    )
         error = self._done[layer]
         if error is not None:
-            self._on_unreadable(error)
+            self._on_unreadable(error, self._fd)
             raise error
 
     def release(self) -> None:
@@ -174,10 +199,10 @@ class FileLease:
             if self._released:
                 return
             self._released = True
-            # A read that has begun must end before its descriptor and buffer can be given away.
-            self._changed.wait_for(lambda: not self._reading)
-        os.close(self._fd)
-        self._buffers.give_back(self._buffer)
+            # A read that has begun must end before its descriptor and buffer can be given away;
+            # on a disk that hangs this can take for ever, so nobody waits for it.
+            if not self._reading:
+                self._give_up()
 
     def read_now(self, layer: int) -> None:
         """Read and verify `layer` in this thread; for `FileReaders`."""
@@ -196,9 +221,15 @@ class FileLease:
             error = ChunkUnreadable(self._header.key, "io_error", f"read failed: {unexpected!r}")
         with self._changed:
             self._reading -= 1
-            self._done[layer] = error
+            self._done.setdefault(layer, error)
             self._ended = time.perf_counter()
             self._changed.notify_all()
+            if self._released and not self._reading:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        os.close(self._fd)
+        self._buffers.give_back(self._buffer)
 
     def _layer(self, layer: int) -> torch.Tensor:
         size = self._header.layer_bytes

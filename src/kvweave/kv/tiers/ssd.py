@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import queue
 import threading
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 from kvweave.kv.chunk import ChunkKV, ChunkUnreadable, TierName
 from kvweave.kv.codec import ALIGNMENT, check_expected, read_header, write_chunk
@@ -23,6 +25,10 @@ from kvweave.kv.tiers.reading import FileLease, FileReaders, reopen_direct
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 30.0
+#: How often to look for what other processes on the folder have changed.
+_FOLLOW_SECONDS = 1.0
+#: Files deleted at once; others that use the folder wait for so long.
+_BATCH = 256
 
 
 class SSDTier:
@@ -60,7 +66,7 @@ class SSDTier:
         self._lock = threading.Lock()
         self._pending: dict[str, ChunkKV] = {}
         self._pending_bytes = 0
-        self._retry_at = 0.0
+        self._no_writes_before = self._no_reads_before = self._silent_before = 0.0
         self._closed = False
         self.unreadable = 0
         self.dropped_writes = 0
@@ -76,42 +82,38 @@ class SSDTier:
         return "ssd"
 
     def lease(self, ref: ChunkRef) -> FileLease | None:
-        path = self._index.path(ref.key)
-        try:
-            fd = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            with contextlib.suppress(OSError):
-                if ref.key in self._index and ref.key not in self._pending:
-                    self._index.remove(ref.key)
+        if time.monotonic() < self._no_reads_before:
             return None
-        except OSError as error:
-            self._set_aside(ChunkUnreadable(ref.key, "io_error", f"cannot open {path}: {error}"))
+        fd = self._open(ref.key)
+        if fd is None:
             return None
         try:
             header = read_header(fd, ref.key)
             check_expected(header, ref, self._format)
+            direct = reopen_direct(fd) if self._direct_io else None
+            if direct is not None:
+                os.close(fd)
+                fd = direct
+            lease = FileLease(
+                fd,
+                header,
+                ref,
+                self._format,
+                self._readers,
+                self._note_unreadable,
+                direct=direct is not None,
+                buffers=self._buffers,
+            )
         except ChunkUnreadable as error:
+            self._note_unreadable(error, fd)
             os.close(fd)
-            self._set_aside(error)
             return None
-        except BaseException:
+        except (MemoryError, RuntimeError) as error:  # torch has no other word for it
             os.close(fd)
-            raise
+            log.warning("ssd tier: no memory to read chunk %s into: %s", ref.key[:12], error)
+            return None
         self._index.touch(ref.key)
-        direct = reopen_direct(fd) if self._direct_io else None
-        if direct is not None:
-            os.close(fd)
-            fd = direct
-        return FileLease(
-            fd,
-            header,
-            ref,
-            self._format,
-            self._readers,
-            self._set_aside,
-            direct=direct is not None,
-            buffers=self._buffers,
-        )
+        return lease
 
     def contains(self, key: str) -> bool:
         with self._lock:
@@ -148,7 +150,13 @@ class SSDTier:
             self._index.remove(key)
 
     def clear(self) -> int:
-        return sum(self._index.remove(key) for key in self._index.chunk_keys())
+        gone = 0
+        with contextlib.suppress(OSError):
+            self._index.follow()
+            keys = self._index.chunk_keys()
+            for start in range(0, len(keys), _BATCH):
+                gone += len(self._index.remove_many(keys[start : start + _BATCH]))
+        return gone
 
     def stats(self) -> TierStats:
         chunks, used = self._index.used()
@@ -169,35 +177,44 @@ class SSDTier:
 
     def _write_loop(self) -> None:
         while True:
-            chunk = self._queue.get()
             try:
-                if chunk is None:
-                    return
+                chunk = self._queue.get(timeout=_FOLLOW_SECONDS)
+            except queue.Empty:
+                with contextlib.suppress(OSError):
+                    self._index.follow()
+                continue
+            if chunk is None:
+                return
+            try:
                 self._write(chunk)
+            except Exception:  # such as a device that is out of memory
+                self.dropped_writes += 1
+                log.exception("ssd tier: chunk %s is not stored", chunk.ref.key[:12])
             finally:
-                if chunk is not None:
-                    with self._lock:
-                        del self._pending[chunk.ref.key]
-                        self._pending_bytes -= chunk.nbytes
+                with self._lock:
+                    del self._pending[chunk.ref.key]
+                    self._pending_bytes -= chunk.nbytes
                 self._queue.task_done()
 
     def _write(self, chunk: ChunkKV) -> None:
-        if time.monotonic() < self._retry_at:
+        if time.monotonic() < self._no_writes_before:
             self.dropped_writes += 1
             return
-        key = chunk.ref.key
-        temporary = self._index.temporary_path(key)
+        draft = None
         try:
-            if self._retry_at:  # the last attempt failed
+            if self._no_writes_before:  # the last attempt failed
                 self._index.recover()
-                self._retry_at = 0.0
-            if not self._index.reserve(key, _file_bytes(chunk), chunk.recompute_seconds):
-                self.dropped_writes += 1
+                self._no_writes_before = 0.0
+            key = chunk.ref.key
+            draft = self._index.reserve(key, _file_bytes(chunk), chunk.recompute_seconds)
+            if draft is None:
+                self.dropped_writes += key not in self._index
                 return
-            _write_file(temporary, chunk, self._format)
-            self._index.settle(key, temporary)
+            _write_file(draft.file, chunk, self._format)
+            self._index.settle(draft)
+            draft = None
         except OSError as error:
-            self._retry_at = time.monotonic() + _RETRY_SECONDS
+            self._no_writes_before = time.monotonic() + _RETRY_SECONDS
             self.dropped_writes += 1
             log.warning(
                 "ssd tier: cannot write to %s (%s); serving without new files, next try in %.0f s",
@@ -205,25 +222,59 @@ class SSDTier:
                 error,
                 _RETRY_SECONDS,
             )
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                self._index.remove(key)
+        finally:
+            if draft is not None:
+                self._index.cancel(draft)
 
-    def _set_aside(self, error: ChunkUnreadable) -> None:
-        log.warning("ssd tier: %s (%s): set aside, will be computed again", error, error.reason)
+    def _open(self, key: str) -> int | None:
+        path = self._index.path(key)
+        try:
+            return os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            if key in self._index:
+                with contextlib.suppress(OSError):
+                    self._index.forget_missing(key)
+        except OSError as error:
+            unreadable = ChunkUnreadable(key, "io_error", f"cannot open {path}: {error}")
+            unreadable.__cause__ = error
+            self._note_unreadable(unreadable, None)
+        return None
+
+    def _note_unreadable(self, error: ChunkUnreadable, fd: int | None) -> None:
+        """Count it, and move the file out of the way if it is the file's own fault."""
         with self._lock:
             self.unreadable += 1
-        with contextlib.suppress(OSError):
-            self._index.set_aside(error.key)
+            now = time.monotonic()
+            silent = error.reason != "corrupt" and now < self._silent_before
+            if not silent and error.reason != "corrupt":
+                self._silent_before = now + _RETRY_SECONDS
+            if error.reason == "slow":
+                self._no_reads_before = now + _RETRY_SECONDS
+        if error.reason == "slow":
+            what = f"nothing is read for {_RETRY_SECONDS:.0f} s"
+        elif _is_lasting(error):
+            what = "set aside"
+        else:
+            what = "left where it is"
+        if not silent:
+            log.warning("ssd tier: %s (%s): %s, will be computed again", error, error.reason, what)
+        if what == "set aside":
+            with contextlib.suppress(OSError):
+                self._index.set_aside(error.key, None if fd is None else os.fstat(fd))
 
 
-def _write_file(path: Path, chunk: ChunkKV, fmt: KVFormat) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        write_chunk(file, chunk, fmt)
-        file.flush()
-        os.fsync(fd)
+def _is_lasting(error: ChunkUnreadable) -> bool:
+    """Whether the file is to blame, and not the process or the disk at this moment."""
+    cause = error.__cause__
+    if error.reason != "io_error" or not isinstance(cause, OSError):
+        return error.reason != "slow"
+    return cause.errno == errno.EIO
+
+
+def _write_file(file: BinaryIO, chunk: ChunkKV, fmt: KVFormat) -> None:
+    write_chunk(file, chunk, fmt)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _file_bytes(chunk: ChunkKV) -> int:
