@@ -188,7 +188,7 @@ def test_a_folder_of_another_user_cannot_be_written_to(folder: Path) -> None:
 def test_measuring_a_disk_takes_little_time_and_leaves_nothing(folder: Path) -> None:
     started = time.monotonic()
     speed = check_cache_folder(folder, GB, mounts=LOCAL).speed
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10  # a fraction of a second on an idle machine
     assert speed is not None
     assert speed.read_bytes_per_second > 1e6
     assert 0 < speed.read_latency_seconds < 1
@@ -229,7 +229,7 @@ def test_a_disk_that_takes_long_for_everything_does_not_keep_the_start_waiting(
     monkeypatch.setattr(os, "preadv", slowed(os.preadv, 0.05))
     started = time.monotonic()
     check = check_cache_folder(folder, GB, mounts=LOCAL)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 5  # reading and writing all of it would take ten
     assert [finding.code for finding in check.findings] == ["slow_disk"]
 
 

@@ -234,7 +234,9 @@ def delete(root: Path, files: Sequence[StoredFile]) -> Iterator[StoredFile]:
         for start in range(0, len(files), _BATCH):
             known = [file for file in files[start : start + _BATCH] if file.key in index]
             gone = set(index.remove_many(file.key for file in known))
-            left += len(known) - len(gone)
+            # What a server evicted meanwhile was not deleted here, but is gone all the same.
+            kept = [file for file in known if file.key not in gone]
+            left += sum(index.path(file.key).exists() for file in kept)
             yield from (file for file in known if file.key in gone)
     if left:
         raise CacheFolderError(
