@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
+from kvweave.cli.errors import INTERRUPTED
+
 app = typer.Typer(no_args_is_help=True, help="Measure speed and answers with and without reuse.")
 
 DEMO_STEADY_QUESTIONS = 15
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells expect it."""
 
 
 @app.callback()

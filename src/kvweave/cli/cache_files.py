@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from kvweave.cli.errors import INTERRUPTED
+
 if TYPE_CHECKING:
-    from kvweave.kv.tiers.folder import StoredFile
+    from kvweave.kv import StoredFile
 
 T = TypeVar("T")
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells expect it."""
 
 ConfigOption = Annotated[
     Path | None,

@@ -16,7 +16,7 @@ def warn_about_environment(config: Config) -> None:
     """
     import torch
 
-    from kvweave.kv.environment import check_cache_folder, check_memory
+    from kvweave.kv import check_cache_folder, check_memory
 
     kv = config.kv_cache
     if kv.ssd_cache_max_gb:

@@ -13,6 +13,9 @@ from kvweave.errors import KvweaveError
 USER_ERROR = 2
 """Exit code for what the user can mend, as for a wrong option."""
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells expect it."""
+
 
 class FriendlyErrors(TyperGroup):
     """Prints a KvweaveError's message on stderr, without a traceback, and exits with code 2.

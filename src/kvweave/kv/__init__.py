@@ -2,6 +2,13 @@
 
 from kvweave.kv.admission import Admission
 from kvweave.kv.chunk import TIER_NAMES, ChunkKV, ChunkLease, ChunkUnreadable, TierName
+from kvweave.kv.environment import (
+    DiskSpeed,
+    Finding,
+    FolderCheck,
+    check_cache_folder,
+    check_memory,
+)
 from kvweave.kv.eviction import POLICIES, EvictionPolicy, make_policy
 from kvweave.kv.format import KVFormat
 from kvweave.kv.hierarchy import ChunkCache, Lookup, MissReason
@@ -9,7 +16,7 @@ from kvweave.kv.identity import LAYOUT_VERSION, ChunkRef, chunk_ref
 from kvweave.kv.layout import PAGE_TOKENS, KVLayout
 from kvweave.kv.planner import Found, Plan, Planner
 from kvweave.kv.precision import StorageDtype
-from kvweave.kv.tiers import MemoryTier, SSDTier, Tier, TierStats
+from kvweave.kv.tiers import MemoryTier, SSDTier, StoredFile, Tier, TierStats
 from kvweave.kv.trace import ChunkLookup, TraceWriter
 
 __all__ = [
@@ -24,7 +31,10 @@ __all__ = [
     "ChunkLookup",
     "ChunkRef",
     "ChunkUnreadable",
+    "DiskSpeed",
     "EvictionPolicy",
+    "Finding",
+    "FolderCheck",
     "Found",
     "KVFormat",
     "KVLayout",
@@ -35,10 +45,13 @@ __all__ = [
     "Planner",
     "SSDTier",
     "StorageDtype",
+    "StoredFile",
     "Tier",
     "TierName",
     "TierStats",
     "TraceWriter",
+    "check_cache_folder",
+    "check_memory",
     "chunk_ref",
     "make_policy",
 ]
