@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,6 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 log = logging.getLogger("kvweave.hit_rate")
 
+#: Requests that a window remembers, should nobody ask for its line.
+_WINDOW_REQUESTS = 100_000
 _TTFT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 
 
@@ -51,7 +54,7 @@ class RequestSample:
 class _Window:
     looked_up: int = 0
     loaded: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("gpu", "cpu", "ssd"), 0))
-    ttft: list[float] = field(default_factory=list)
+    ttft: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW_REQUESTS))
 
 
 class Metrics:

@@ -123,6 +123,27 @@ def test_churn_of_all_sizes_never_loses_room(kv):
     assert tier.stats().used_bytes == tier.stats().capacity_bytes
 
 
+@pytest.mark.parametrize("holes", [1, 3, 9])
+def test_a_chunk_reads_back_wherever_its_pages_lie(kv, holes):
+    """In one run of pages, in a few, and in so many that they are gathered."""
+    tier = MemoryTier("cpu", 20 * kv.format.nbytes(16), make_policy("lru"), kv.format)
+    small = [kv.chunk(i) for i in range(20)]
+    for chunk in small:
+        tier.put(chunk)
+    for chunk in small[: 2 * holes : 2]:
+        tier.discard(chunk.ref.key)
+    chunk = kv.chunk(100, tokens=16 * holes - 3)
+    tier.put(chunk)
+    lease = tier.lease(chunk.ref)
+    assert torch.equal(lease.whole().pages, chunk.pages)
+    assert torch.equal(kv.read(lease), kv.tensor(100, tokens=16 * holes - 3))
+    for cut in range(1, 16 * holes - 3, 7):  # a prompt may end within a chunk
+        keys, values = torch.empty(2, 2, cut, 8)
+        lease.read_layer(1, keys, values)
+        assert torch.equal(keys, kv.tensor(100, tokens=16 * holes - 3)[1, 0, :, :cut])
+    lease.release()
+
+
 def test_a_sweep_over_new_chunks_does_not_push_out_what_is_hot(kv):
     admission = Admission(keys=4)
     tier = MemoryTier(

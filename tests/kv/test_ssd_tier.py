@@ -12,7 +12,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvweave.kv import ChunkUnreadable, KVFormat, KVLayout, SSDTier, make_policy
+from kvweave.kv import ChunkKV, ChunkUnreadable, KVFormat, KVLayout, SSDTier, make_policy
+from kvweave.kv.tiers import reading
 
 
 @pytest.fixture
@@ -62,6 +63,30 @@ def test_a_chunk_is_found_again_bit_for_bit_after_a_restart(
     store(first, chunk)
     first.close()
     assert torch.equal(read(open_tier(fmt=fmt, direct_io=direct_io), chunk), chunk.pages)
+
+
+@pytest.mark.parametrize("head_dim", [8, 64])  # layers that end within a block, and with one
+def test_direct_reads_give_what_plain_ones_give(open_tier, kv, monkeypatch, head_dim):
+    fmt = KVFormat(KVLayout(3, 2, head_dim, torch.float32))
+    chunk = ChunkKV(
+        kv.ref(1, tokens=40), fmt.encode(torch.randn(fmt.layout.shape(40))), recompute_seconds=0.5
+    )
+    store(open_tier(fmt=fmt), chunk)
+    copied = []
+    monkeypatch.setattr(reading, "_aligned_buffer", spy(reading._aligned_buffer, copied))
+    lease = open_tier(fmt=fmt, direct_io=True).lease(chunk.ref)
+    assert torch.equal(lease.whole().pages, chunk.pages)
+    assert lease.recompute_seconds == 0.5
+    lease.release()
+    assert bool(copied) == (head_dim == 8), "whole blocks need no copy"
+
+
+def spy(function, calls):
+    def call(*args):
+        calls.append(args)
+        return function(*args)
+
+    return call
 
 
 def test_layers_can_be_read_one_by_one_in_any_order(open_tier, kv):

@@ -17,7 +17,6 @@ from kvweave.blend import (
     PromptLayout,
     Selector,
     blended_prefill,
-    kv_layout,
 )
 from kvweave.engine.background import BackgroundWork, ChunkJob
 from kvweave.engine.errors import UnknownSelector
@@ -106,7 +105,6 @@ class PromptFiller:
         self._planner = planner
         self._overlap = overlap
         self._trace = trace
-        self._token_bytes = kv_layout(model).nbytes(1)
         self._plans: dict[str, FillPlan] = {}
         self._lock = threading.Lock()
 
@@ -139,10 +137,11 @@ class PromptFiller:
             return 0
         started = time.perf_counter()
         plan.report.time_ms["queue"] = (started - plan.submitted) * 1e3
-        found = self._look_up(plan)
-        ratio = self._choose(plan, found)
-        plan.report.time_ms["lookup"] = (time.perf_counter() - started) * 1e3
+        found = _Found()
         try:
+            self._look_up(plan, found)
+            ratio = self._choose(plan, found)
+            plan.report.time_ms["lookup"] = (time.perf_counter() - started) * 1e3
             result = self._blend(plan, found, ratio, request_id, prompt_ids, pages)
         except BaseException:
             found.release()
@@ -155,12 +154,12 @@ class PromptFiller:
         self._background.add_refill(found.leases())
         self._observe(result, found.placements)
         plan.report.recompute_ratio = ratio
-        _report(plan.report, result, found, self._token_bytes)
+        _report(plan.report, result, found)
+        plan.report.loaded_bytes = sum(self._cache.nbytes(p.tokens) for p in found.placements)
         plan.filled = True
         return len(prompt_ids) - 1
 
-    def _look_up(self, plan: FillPlan) -> _Found:
-        found = _Found()
+    def _look_up(self, plan: FillPlan, found: _Found) -> None:
         plan.report.chunks.clear()
         position = 0
         everything_before_is_prefix = not plan.prompt.prefix_ids
@@ -184,21 +183,23 @@ class PromptFiller:
                     found.reports[id(lookup.lease)] = report
             everything_before_is_prefix = segment.role == "system"
             position += len(segment.token_ids)
-        return found
 
     def _record(self, ref: ChunkRef, lookup: Lookup) -> None:
         if self._trace is None:
             return
-        per_second = None if self._planner is None else self._planner.speeds()[1]
         tokens = len(ref.token_ids)
+        seconds = 0.0 if lookup.lease is None else lookup.lease.recompute_seconds
+        per_second = None if self._planner is None else self._planner.speeds()[1]
+        if not seconds and per_second:
+            seconds = tokens / per_second
         self._trace.append(
             ChunkLookup(
                 t=time.time(),
                 key=ref.key,
                 content=ref.content,
                 tokens=tokens,
-                bytes=tokens * self._token_bytes,
-                cost_ms=0.0 if per_second is None else tokens / per_second * 1e3,
+                bytes=self._cache.nbytes(tokens),
+                cost_ms=seconds * 1e3,
                 tier=None if lookup.lease is None else lookup.lease.tier,
             )
         )
@@ -208,7 +209,7 @@ class PromptFiller:
         if self._planner is None:
             return plan.recompute_ratio
         pieces = [
-            Found(p.lease.tier, p.tokens, p.tokens * self._token_bytes, p.exact)
+            Found(p.lease.tier, p.tokens, self._cache.nbytes(p.tokens), p.exact)
             for p in found.placements
         ]
         held = sum(piece.tokens for piece in pieces)
@@ -228,7 +229,7 @@ class PromptFiller:
             return
         self._planner.observe_compute(result.rows, result.compute_seconds)
         for tier in {p.lease.tier for p in placements}:
-            leases = [(p.lease, p.tokens * self._token_bytes) for p in placements]
+            leases = [(p.lease, self._cache.nbytes(p.tokens)) for p in placements]
             nbytes = sum(size for lease, size in leases if lease.tier == tier)
             windows = [lease.window for lease, _ in leases if lease.tier == tier]
             known = [window for window in windows if window is not None]
@@ -304,7 +305,7 @@ def _pays(layout: PromptLayout, recompute_ratio: float) -> bool:
     return saved >= MIN_SAVED_SHARE * layout.tokens
 
 
-def _report(report: ReuseReport, result: BlendResult, found: _Found, token_bytes: int) -> None:
+def _report(report: ReuseReport, result: BlendResult, found: _Found) -> None:
     report.forced = result.forced + 1  # the engine's own last token
     report.selected = result.selected
     report.rotated = result.rotated
@@ -315,7 +316,6 @@ def _report(report: ReuseReport, result: BlendResult, found: _Found, token_bytes
             found.reports[id(placement.lease)].loaded = True
         tier, tokens = placement.lease.tier, placement.tokens
         report.loaded_tokens[tier] = report.loaded_tokens.get(tier, 0) + tokens
-    report.loaded_bytes = report.matched * token_bytes
     report.time_ms |= {
         "load": result.load_seconds * 1e3,
         "probe": result.probe_seconds * 1e3,

@@ -55,6 +55,10 @@ class ChunkLease(Protocol):
     def ref(self) -> ChunkRef: ...
 
     @property
+    def recompute_seconds(self) -> float:
+        """What computing it took; 0 if that is not known."""
+
+    @property
     def window(self) -> tuple[float, float] | None:
         """When background reading began and last ended (`perf_counter`); None without any."""
 

@@ -45,6 +45,10 @@ class ChunkCache:
         """How chunk KV is stored; part of what a stored chunk is called."""
         return self._format.precision.name
 
+    def nbytes(self, tokens: int) -> int:
+        """Bytes that the stored KV of a chunk of `tokens` tokens takes."""
+        return self._format.nbytes(tokens)
+
     def lookup(self, ref: ChunkRef) -> Lookup:
         """Lease the chunk from the fastest tier that holds it; the caller releases the lease."""
         held = False

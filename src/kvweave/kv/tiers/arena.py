@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from kvweave.kv.format import KVFormat
+from kvweave.kv.tiers.host import host_memory
 
 Run = tuple[int, int]
 """Pages start..stop-1."""
@@ -49,11 +50,8 @@ class PageArena:
     ) -> None:
         self.page_bytes = fmt.layout.layers * fmt.page_bytes
         self.pages = self.free_pages = capacity_bytes // self.page_bytes
-        self._memory = torch.empty(
-            (self.pages, fmt.layout.layers, fmt.page_bytes),
-            dtype=torch.uint8,
-            device=device,
-            pin_memory=pin_memory,
+        self._memory = _block(self.pages * self.page_bytes, torch.device(device), pin_memory).view(
+            self.pages, fmt.layout.layers, fmt.page_bytes
         )
         self._is_free = np.ones(self.pages, dtype=bool)
 
@@ -109,3 +107,9 @@ class PageArena:
     def _free_runs(self) -> tuple[np.ndarray, np.ndarray]:
         edges = np.diff(self._is_free.astype(np.int8), prepend=0, append=0)
         return np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+
+
+def _block(nbytes: int, device: torch.device, pin_memory: bool) -> torch.Tensor:
+    if device.type == "cpu":
+        return host_memory(nbytes, pin_memory=pin_memory)
+    return torch.empty(nbytes, dtype=torch.uint8, device=device)

@@ -6,6 +6,8 @@ import threading
 
 import torch
 
+from kvweave.kv.tiers.host import host_memory
+
 _STEP = 1 << 20
 
 
@@ -31,7 +33,7 @@ class BufferPool:
                     self._kept -= buffer.numel()
                     return buffer
         size = -(-nbytes // _STEP) * _STEP
-        return torch.empty(size, dtype=torch.uint8, pin_memory=self._pin_memory)
+        return host_memory(size, pin_memory=self._pin_memory)
 
     def give_back(self, buffer: torch.Tensor) -> None:
         """Nobody may use `buffer` any more."""

@@ -135,14 +135,12 @@ class DiskIndex:
             if key in self._ledger or not self._make_room(nbytes):
                 return None
             name = f"{_DRAFTS}{key}.{secrets.token_hex(8)}.tmp"
-            file = open(self.path(name), "xb", opener=_private)  # noqa: SIM115
+            self._record([Change(name, nbytes)])
             try:
+                file = open(self.path(name), "xb", opener=_private)  # noqa: SIM115
                 try_lock(file.fileno())  # tells the others that somebody writes it
-                self._record([Change(name, nbytes)])
             except OSError:
-                file.close()
-                with contextlib.suppress(OSError):
-                    os.unlink(self.path(name))
+                self._delete([name])
                 raise
             self._writing.add(name)
             return Draft(key, name, file, recompute_seconds)
@@ -164,7 +162,6 @@ class DiskIndex:
                 [Change(draft.name, None), Change(draft.key, nbytes)], draft.recompute_seconds
             )
             self._weigh(_folder_of(draft.key))
-            self._shorten_journal()
             self._make_room(0)
         _sync_directory(path.parent)
 
@@ -293,6 +290,7 @@ class DiskIndex:
             self._ledger.apply(changes)
             for folder in {_folder_of(change.name) for change in changes}:
                 self._weigh(folder)
+            self._shorten_journal()
             yield
 
     def _record(self, changes: Collection[Change], recompute_seconds: float = 0.0) -> None:
@@ -355,10 +353,12 @@ class DiskIndex:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.path(name))
             self._record(changes)
+            self._weigh(_folder_of(key))
 
     def _shorten_journal(self) -> None:
         shortest = rewritten_bytes(len(self._ledger))
-        if self._journal.nbytes >= max(_LONG_JOURNAL_BYTES, 4 * shortest):
+        long = min(_LONG_JOURNAL_BYTES, self.capacity // 50)
+        if self._journal.nbytes >= max(long, 4 * shortest):
             with contextlib.suppress(OSError):
                 if self._make_room(shortest):
                     self._journal.rewrite(self._ledger.sizes())

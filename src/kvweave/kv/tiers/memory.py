@@ -191,6 +191,10 @@ class MemoryLease:
         return self._entry.ref
 
     @property
+    def recompute_seconds(self) -> float:
+        return self._entry.recompute_seconds
+
+    @property
     def window(self) -> None:
         return None
 

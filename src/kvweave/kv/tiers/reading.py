@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
 from kvweave.kv.chunk import ChunkKV, ChunkUnreadable, TierName
@@ -46,7 +47,8 @@ def read_exactly(fd: int, out: memoryview, offset: int, *, direct: bool) -> None
         return
     start = offset // ALIGNMENT * ALIGNMENT
     length = -(-(offset + len(out) - start) // ALIGNMENT) * ALIGNMENT
-    buffer = _aligned_buffer(length)
+    aligned = start == offset and length == len(out) and _address(out) % ALIGNMENT == 0
+    buffer = out if aligned else _aligned_buffer(length)
     needed = offset + len(out) - start
     done = 0
     while done < needed:  # the end of the file may cut the last block short
@@ -64,7 +66,8 @@ def read_exactly(fd: int, out: memoryview, offset: int, *, direct: bool) -> None
         done += count
         if done < needed and done % ALIGNMENT:
             raise EOFError("the file is shorter than its header says")
-    out[:] = buffer[offset - start : needed]
+    if not aligned:
+        out[:] = buffer[offset - start : needed]
 
 
 class FileReaders:
@@ -148,6 +151,10 @@ class FileLease:
     @property
     def ref(self) -> ChunkRef:
         return self._ref
+
+    @property
+    def recompute_seconds(self) -> float:
+        return self._header.recompute_seconds
 
     @property
     def window(self) -> tuple[float, float] | None:
@@ -255,6 +262,10 @@ def _read(fd: int, out: memoryview, offset: int) -> None:
         if count == 0:
             raise EOFError("the file is shorter than its header says")
         done += count
+
+
+def _address(buffer: memoryview) -> int:
+    return np.frombuffer(buffer, dtype=np.uint8).ctypes.data
 
 
 def _aligned_buffer(length: int) -> memoryview:
