@@ -175,6 +175,29 @@ async def test_tenants_do_not_share_chunks(make_engine, tools):
     assert [c.tier for c in last.report.chunks] == ["gpu"] * 3
 
 
+async def test_tenants_do_not_share_exact_prefix_pages(make_engine, tools):
+    engine, prefix = make_engine(), ReuseOptions(mode="prefix")
+    shared = (len(tools.rag_prompt()) - 1) // 32 * 32
+    texts = []
+    for tenant, cached in [("one", 0), ("other", 0), ("one", shared), ("other", shared), ("", 0)]:
+        text, last = await tools.answer(engine, tools.rag_prompt(), reuse=prefix, tenant=tenant)
+        assert last.report.cached_tokens == cached, tenant
+        texts.append(text)
+    assert len(set(texts)) == 1
+
+
+async def test_tenants_do_not_learn_of_each_others_texts_from_the_reason_of_a_miss(
+    make_engine, tools
+):
+    engine = make_engine()
+    await tools.answer(engine, tools.rag_prompt(), tenant="one")
+    await tools.settle(engine)
+    prompt = tools.rag_prompt()
+    other = Prompt((Segment("system", tools.ids(10, 98)), *prompt.segments[1:]), tools.ids(10, 98))
+    _, last = await tools.answer(engine, other, tenant="other")
+    assert {c.miss_reason for c in last.report.chunks} == {"new"}
+
+
 async def test_another_system_prompt_is_a_miss_with_its_reason(make_engine, tools):
     engine = make_engine()
     await tools.answer(engine, tools.rag_prompt())

@@ -137,3 +137,21 @@ def test_adding_and_searching_from_many_threads():
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     assert len(registry) > 0
+
+
+def test_a_text_is_found_by_its_own_tenant_only():
+    registry = ChunkRegistry()
+    registry.add("a passage", "mine", tenant="one")
+    registry.add("a passage", "yours", tenant="other")
+    assert registry.find("see a passage", tenant="one") == [ChunkMatch(4, 13, "mine")]
+    assert registry.find("see a passage", tenant="other") == [ChunkMatch(4, 13, "yours")]
+    assert registry.find("see a passage") == []
+    assert registry.id_of("a passage") is None
+
+
+def test_the_limit_holds_for_all_tenants_together():
+    registry = ChunkRegistry(max_chars=20)
+    for tenant in ("one", "two", "three"):
+        registry.add("a passage", "id", tenant=tenant)
+    found = [bool(registry.find("a passage", tenant=t)) for t in ("one", "two", "three")]
+    assert found == [False, True, True]

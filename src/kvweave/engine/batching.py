@@ -27,6 +27,7 @@ from transformers.generation.continuous_batching.scheduler import (
 
 from kvweave.engine.filler import PromptFiller
 from kvweave.engine.sampling import FirstTokenCapture, request_processors
+from kvweave.engine.tenant_pages import TenantPagedCache
 
 SCHEDULER = "kvweave"
 
@@ -118,4 +119,9 @@ class BlendingManager(ContinuousBatchingManager):
         processor = super()._create_batch_processor()
         scheduler: Any = processor.scheduler
         scheduler.filler = self._filler
+        TenantPagedCache.adopt(processor.cache, self._tenant_of)
         return processor
+
+    def _tenant_of(self, request_id: str) -> str | None:
+        plan = self._filler.plan(request_id)
+        return None if plan is None else plan.tenant

@@ -74,11 +74,16 @@ class PromptBuilder:
         return self._min_chunk_tokens
 
     def build(
-        self, messages: Sequence[Message], documents: Sequence[Document] | None = None
+        self,
+        messages: Sequence[Message],
+        documents: Sequence[Document] | None = None,
+        *,
+        tenant: str = "",
     ) -> Prompt:
         """The prompt for `messages`, ending where the assistant's answer begins.
 
-        `documents` are put at the start of the last user message.
+        `documents` are put at the start of the last user message. `tenant` says whose registered
+        texts are found.
 
         Raises:
             PromptError: there is nothing to build from, a text is not valid Unicode, or the chat
@@ -101,7 +106,10 @@ class PromptBuilder:
             {
                 "role": message.role,
                 "content": self._marked_content(
-                    self._splitter.split(message, documents if index == last_user else ()), marks
+                    self._splitter.split(
+                        message, documents if index == last_user else (), tenant=tenant
+                    ),
+                    marks,
                 ),
             }
             for index, message in enumerate(messages)
@@ -115,7 +123,7 @@ class PromptBuilder:
                 "messages",
             ) from None
 
-    def prefix_ids(self, system: str | None = None) -> tuple[int, ...]:
+    def prefix_ids(self, system: str | None = None, *, tenant: str = "") -> tuple[int, ...]:
         """Ids of the prefix that prompts with this system message share.
 
         Raises:
@@ -124,7 +132,7 @@ class PromptBuilder:
         messages = [Message("user", "")]
         if system is not None:
             messages.insert(0, Message("system", system))
-        return self.build(messages).prefix_ids
+        return self.build(messages, tenant=tenant).prefix_ids
 
     def encode_chunk(self, text: str) -> tuple[int, ...]:
         """The ids that `text` has as a chunk, in every prompt."""

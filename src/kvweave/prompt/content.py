@@ -49,14 +49,16 @@ class ContentSplitter:
         self._min_chunk_tokens = min_chunk_tokens
         self._order_chunks = order_chunks
 
-    def split(self, message: Message, documents: Sequence[Document] = ()) -> list[str | Chunk]:
+    def split(
+        self, message: Message, documents: Sequence[Document] = (), *, tenant: str = ""
+    ) -> list[str | Chunk]:
         """The content of `message` with `documents` before it. No two strings are adjacent."""
         parts = message.parts
         pieces: list[str | Chunk] = [
-            self._chunk(document.chunk_text, document.id) for document in documents
+            self._chunk(document.chunk_text, tenant, document.id) for document in documents
         ]
         if message.role in ("user", "tool"):
-            pieces += [self._chunk(part) for part in parts[:-1]]
+            pieces += [self._chunk(part, tenant) for part in parts[:-1]]
             pieces.append(parts[-1])
         else:
             pieces.append("".join(parts))
@@ -64,25 +66,26 @@ class ContentSplitter:
         merged = _merge_text(pieces)
         # What the assistant said is never searched: quoting a passage does not make it a source.
         if message.role != "assistant":
-            merged = [piece for item in merged for piece in self._find_registered(item)]
+            merged = [piece for item in merged for piece in self._find_registered(item, tenant)]
         return _sort_runs(merged) if self._order_chunks == "by_id" else merged
 
-    def _chunk(self, text: str, chunk_id: str | None = None) -> str | Chunk:
+    def _chunk(self, text: str, tenant: str, chunk_id: str | None = None) -> str | Chunk:
         """The chunk that `text` is, or `text` if it is too short to be one."""
         token_ids = self._encoder.encode_text(text)
         if not token_ids or len(token_ids) < self._min_chunk_tokens:
             return text
-        return Chunk(text, chunk_id or self._registry.id_of(text) or chunk_digest(text), token_ids)
+        chunk_id = chunk_id or self._registry.id_of(text, tenant=tenant) or chunk_digest(text)
+        return Chunk(text, chunk_id, token_ids)
 
-    def _find_registered(self, item: str | Chunk) -> Iterator[str | Chunk]:
+    def _find_registered(self, item: str | Chunk, tenant: str) -> Iterator[str | Chunk]:
         if isinstance(item, Chunk):
             yield item
             return
         pieces: list[str | Chunk] = []
         end = 0
-        for match in self._registry.find(item):
+        for match in self._registry.find(item, tenant=tenant):
             pieces.append(item[end : match.start])
-            pieces.append(self._chunk(item[match.start : match.end], match.chunk_id))
+            pieces.append(self._chunk(item[match.start : match.end], tenant, match.chunk_id))
             end = match.end
         pieces.append(item[end:])
         yield from _merge_text(pieces)

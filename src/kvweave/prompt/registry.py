@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right, insort
 from collections import Counter, OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 # Long enough that few positions of ordinary text share it with a registered text.
@@ -21,27 +22,26 @@ class ChunkMatch:
 
 
 class ChunkRegistry:
-    """A bounded set of chunk texts with their ids. Thread-safe.
+    """A bounded set of chunk texts with their ids, apart for each tenant. Thread-safe.
 
     Texts are indexed by their first characters: a search looks at each position of the searched
     string once, however many texts are registered, and compares whole texts only where those first
     characters agree. When `max_chars` is reached, the texts found or added longest ago are
-    dropped.
+    dropped, whoever's they are.
     """
 
     def __init__(self, *, max_chars: int = 64_000_000) -> None:
         self._max_chars = max_chars
         self._chars = 0
         self._lock = threading.Lock()
-        self._ids: OrderedDict[str, str] = OrderedDict()  # text -> id, least recently used first
-        self._by_head: dict[str, list[str]] = {}  # head -> the texts with this head, sorted
-        self._head_lengths: Counter[int] = Counter()  # length of a head -> number of such heads
-        self._longest = 0  # no text registered so far was longer
+        # (tenant, text) -> id, least recently used first
+        self._ids: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._tenants: dict[str, _Texts] = {}
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def add(self, text: str, chunk_id: str) -> None:
+    def add(self, text: str, chunk_id: str, *, tenant: str = "") -> None:
         """Register `text`. Registering it again gives it the new id.
 
         Raises:
@@ -54,52 +54,60 @@ class ChunkRegistry:
                 f"a text of {len(text)} characters does not fit a registry of {self._max_chars}"
             )
         with self._lock:
-            if text not in self._ids:
-                self._index(text)
-            self._ids[text] = chunk_id
-            self._ids.move_to_end(text)
+            if (tenant, text) not in self._ids:
+                self._tenants.setdefault(tenant, _Texts()).add(text)
+                self._chars += len(text)
+            self._ids[tenant, text] = chunk_id
+            self._ids.move_to_end((tenant, text))
             while self._chars > self._max_chars:
-                oldest, _ = self._ids.popitem(last=False)
-                self._unindex(oldest)
+                self._drop_oldest()
 
-    def id_of(self, text: str) -> str | None:
+    def id_of(self, text: str, *, tenant: str = "") -> str | None:
         """The id under which exactly `text` is registered."""
         with self._lock:
-            return self._ids.get(text)
+            return self._ids.get((tenant, text))
 
-    def find(self, string: str) -> list[ChunkMatch]:
-        """The registered texts in `string`, left to right, the longest at each place."""
+    def find(self, string: str, *, tenant: str = "") -> list[ChunkMatch]:
+        """The tenant's texts in `string`, left to right, the longest at each place."""
         matches: list[ChunkMatch] = []
         with self._lock:
-            # Longest first: a text of at least _HEAD_CHARS beats every shorter one.
-            head_lengths = sorted(self._head_lengths, reverse=True)
-            by_head = self._by_head
-            start = 0
-            while head_lengths and start < len(string):
-                for length in head_lengths:
-                    texts = by_head.get(string[start : start + length])
-                    if not texts:
-                        continue
-                    text = _longest_prefix(string[start : start + self._longest], texts)
-                    if text is not None:
-                        matches.append(ChunkMatch(start, start + len(text), self._ids[text]))
-                        self._ids.move_to_end(text)
-                        start += len(text)
-                        break
-                else:
-                    start += 1
+            texts = self._tenants.get(tenant)
+            if texts is None:
+                return matches
+            for start, text in texts.find(string):
+                matches.append(ChunkMatch(start, start + len(text), self._ids[tenant, text]))
+                self._ids.move_to_end((tenant, text))
         return matches
 
-    def _index(self, text: str) -> None:
+    def _drop_oldest(self) -> None:
+        (tenant, text), _ = self._ids.popitem(last=False)
+        self._chars -= len(text)
+        texts = self._tenants[tenant]
+        texts.remove(text)
+        if not texts:
+            del self._tenants[tenant]
+
+
+class _Texts:
+    """The texts of one tenant, indexed by their heads. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._by_head: dict[str, list[str]] = {}  # head -> the texts with this head, sorted
+        self._head_lengths: Counter[int] = Counter()  # length of a head -> number of such heads
+        self._longest = 0  # no text added so far was longer
+
+    def __bool__(self) -> bool:
+        return bool(self._by_head)
+
+    def add(self, text: str) -> None:
         head = text[:_HEAD_CHARS]
         if head not in self._by_head:
             self._by_head[head] = []
             self._head_lengths[len(head)] += 1
         insort(self._by_head[head], text)
-        self._chars += len(text)
         self._longest = max(self._longest, len(text))
 
-    def _unindex(self, text: str) -> None:
+    def remove(self, text: str) -> None:
         head = text[:_HEAD_CHARS]
         texts = self._by_head[head]
         del texts[bisect_right(texts, text) - 1]
@@ -108,7 +116,25 @@ class ChunkRegistry:
             self._head_lengths[len(head)] -= 1
             if not self._head_lengths[len(head)]:
                 del self._head_lengths[len(head)]
-        self._chars -= len(text)
+
+    def find(self, string: str) -> Iterator[tuple[int, str]]:
+        """Start and text of each match, left to right."""
+        # Longest first: a text of at least _HEAD_CHARS beats every shorter one.
+        head_lengths = sorted(self._head_lengths, reverse=True)
+        by_head = self._by_head
+        start = 0
+        while head_lengths and start < len(string):
+            for length in head_lengths:
+                texts = by_head.get(string[start : start + length])
+                if not texts:
+                    continue
+                text = _longest_prefix(string[start : start + self._longest], texts)
+                if text is not None:
+                    yield start, text
+                    start += len(text)
+                    break
+            else:
+                start += 1
 
 
 def _longest_prefix(string: str, texts: list[str]) -> str | None:
