@@ -5,10 +5,9 @@ from kvweave.engine.errors import (
     EngineOverloaded,
     EngineStopped,
     PromptTooLong,
-    UnknownSelector,
 )
-from kvweave.engine.report import ChunkReport, ReuseReport
-from kvweave.engine.request import Delta, FinishReason, Mode, ReuseOptions, SamplingParams
+from kvweave.engine.request import Delta, FinishReason, SamplingParams
+from kvweave.reuse import ChunkReport, Mode, ReuseOptions, ReuseReport, UnknownSelector
 
 __all__ = [
     "ChunkReport",

@@ -9,13 +9,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
-import torch
-
-from kvweave.blend import compute_chunk_kv
-from kvweave.kv import ChunkCache, ChunkLease, ChunkRef
+from kvweave.kv import ChunkCache, ChunkLease
 from kvweave.models import BlendableModel
+from kvweave.reuse import ChunkJob, compute_chunk
 
 log = logging.getLogger(__name__)
 
@@ -23,14 +20,6 @@ log = logging.getLogger(__name__)
 MAX_WAITING_CHUNKS = 1024
 #: How long a chunk waits for a moment without requests before it takes a turn among them.
 PATIENCE_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkJob:
-    """Chunk KV to compute: `ref`, alone after the system prefix `prefix` (None: no prefix)."""
-
-    ref: ChunkRef
-    prefix: ChunkRef | None
 
 
 class BackgroundWork:
@@ -141,7 +130,9 @@ class BackgroundWork:
         try:
             new = not self._cache.contains(job.ref)
             if new:
-                self._compute(job)
+                with self._exclusive():
+                    kv, seconds = compute_chunk(self._model, self._cache, job)
+                self._cache.put(job.ref, kv, seconds)
             future.set_result(new)
         except Exception as error:
             log.warning("chunk %s could not be computed: %s", job.ref.key[:12], error)
@@ -150,22 +141,6 @@ class BackgroundWork:
             with self._wake:
                 self._jobs.pop(job.ref.key, None)
                 self._wake.notify_all()
-
-    def _compute(self, job: ChunkJob) -> None:
-        with self._exclusive():
-            prefix_kv = None if job.prefix is None else self._prefix_kv(job.prefix)
-            started = time.perf_counter()
-            kv = compute_chunk_kv(self._model, job.ref.token_ids, prefix_kv)
-            seconds = time.perf_counter() - started
-        self._cache.put(job.ref, kv, seconds)
-
-    def _prefix_kv(self, ref: ChunkRef) -> torch.Tensor:
-        kv = self._cache.read(ref)
-        if kv is None:
-            started = time.perf_counter()
-            kv = compute_chunk_kv(self._model, ref.token_ids)
-            self._cache.put(ref, kv, time.perf_counter() - started)
-        return kv
 
     def _refill(self, leases: list[ChunkLease]) -> None:
         try:

@@ -21,16 +21,16 @@ from kvweave.engine.admission import Admission
 from kvweave.engine.background import BackgroundWork
 from kvweave.engine.batching import SCHEDULER, BlendingManager
 from kvweave.engine.errors import EngineError, EngineStopped, PromptTooLong
-from kvweave.engine.filler import FillPlan, PromptFiller, selector_named
+from kvweave.engine.filler import FillPlan, PromptFiller
 from kvweave.engine.loading import LoadedModel
 from kvweave.engine.prefix_watch import PrefixWatch
-from kvweave.engine.report import ReuseReport
-from kvweave.engine.request import Delta, FinishReason, ReuseOptions, SamplingParams
+from kvweave.engine.request import Delta, FinishReason, SamplingParams
 from kvweave.engine.sampling import FirstTokenCapture, processor_arguments
 from kvweave.engine.text import AnswerText
 from kvweave.kv import ChunkCache, Planner, TierStats, TraceWriter
 from kvweave.metrics import Metrics, RequestSample
 from kvweave.prompt import Prompt
+from kvweave.reuse import ChunkReuse, ReuseOptions, ReuseReport, selector_named
 
 log = logging.getLogger(__name__)
 
@@ -88,15 +88,15 @@ class EmbeddedEngine:
         self._planner = Planner(overlap=overlap)
         self._plan_loads = plan_loads
         self._model = loaded.blendable
-        self._filler = PromptFiller(
+        self._reuse = ChunkReuse(
             loaded.blendable,
             f"{loaded.identity}:{cache.storage_dtype}",
             cache,
-            self._background,
             self._planner if plan_loads else None,
             overlap=overlap,
             trace=trace,
         )
+        self._filler = PromptFiller(self._reuse, self._background, loaded.blendable.device)
         self._trace = trace
         self._manager = BlendingManager(
             loaded.model,
@@ -181,9 +181,9 @@ class EmbeddedEngine:
         for ids in chunks:
             if len(prefix_ids) + len(ids) > self.max_model_len:
                 raise PromptTooLong(len(prefix_ids) + len(ids), 0, self.max_model_len)
-        jobs = [self._filler.job(tenant, prefix_ids, ids) for ids in chunks if ids]
+        jobs = [self._reuse.job(tenant, prefix_ids, ids) for ids in chunks if ids]
         if prefix_ids:
-            jobs.insert(0, self._filler.job(tenant, (), prefix_ids))
+            jobs.insert(0, self._reuse.job(tenant, (), prefix_ids))
         new = 0
         for job in jobs:
             try:
@@ -213,7 +213,7 @@ class EmbeddedEngine:
         if kv.is_cuda:
             torch.cuda.synchronize(kv.device)
         self._planner.observe_compute(tokens, time.perf_counter() - started)
-        ref = self._filler.job("calibration", (), ids).ref
+        ref = self._reuse.job("calibration", (), ids).ref
         for tier, (nbytes, seconds) in self._cache.measure(ref, kv).items():
             self._planner.observe_load(tier, nbytes, seconds)
         speeds, per_second = self._planner.speeds()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 
 class EngineError(Exception):
     """An engine cannot take or finish a request."""
@@ -46,17 +44,3 @@ class EngineStopped(EngineError):
 
     def __init__(self, message: str = "the engine is not running") -> None:
         super().__init__(message)
-
-
-class UnknownSelector(EngineError):
-    """A request names a selector that does not exist.
-
-    Attributes:
-        name: the selector asked for.
-        known: the selectors there are.
-    """
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        self.known = tuple(sorted(known))
-        super().__init__(f"there is no selector {name!r}; known: {', '.join(self.known)}")

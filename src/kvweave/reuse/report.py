@@ -6,7 +6,7 @@ import base64
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from kvweave.engine.request import Mode
+from kvweave.reuse.options import Mode
 
 
 @dataclass(slots=True)

@@ -1,0 +1,287 @@
+"""From a prompt to blended KV: look its chunks up, decide what to load, blend, and account."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kvweave.blend import (
+    BlendResult,
+    KVSink,
+    Placement,
+    PromptLayout,
+    Selector,
+    blended_prefill,
+)
+from kvweave.kv import (
+    ChunkCache,
+    ChunkLease,
+    ChunkLookup,
+    ChunkRef,
+    ChunkUnreadable,
+    Found,
+    Lookup,
+    Planner,
+    TraceWriter,
+    chunk_ref,
+)
+from kvweave.models import BlendableModel
+from kvweave.prompt import Prompt, Segment
+from kvweave.reuse.jobs import ChunkJob
+from kvweave.reuse.report import ChunkReport, ReuseReport
+
+#: Blending must leave at least this share of the prompt uncomputed, or a full prefill is run:
+#: it is exact, and the probe and the gathering would cost about as much.
+MIN_SAVED_SHARE = 0.1
+
+
+@dataclass(slots=True)
+class ReuseRequest:
+    """One prompt, and how its cached chunk KV is to be used.
+
+    report: filled in on the way.
+    """
+
+    prompt: Prompt
+    tenant: str
+    selector: Selector
+    recompute_ratio: float
+    stretch: bool
+    """Whether the ratio may be raised as far as loading hides the work."""
+    report: ReuseReport
+
+
+@dataclass(slots=True)
+class FoundChunks:
+    """What of one prompt is stored. `release` gives up every lease.
+
+    Attributes:
+        placements: leased KV that will be loaded, at its place in the prompt.
+        missing: chunks (and the system prefix) that are not stored.
+        left: leases on chunks that are faster computed than loaded.
+        recompute_ratio: share of the loaded chunk tokens to compute again.
+    """
+
+    placements: list[Placement] = field(default_factory=list)
+    missing: list[ChunkJob] = field(default_factory=list)
+    left: list[ChunkLease] = field(default_factory=list)
+    recompute_ratio: float = 0.0
+    reports: dict[int, ChunkReport] = field(default_factory=dict)
+    """What is told of each chunk, by the identity of its lease."""
+
+    def leases(self) -> list[ChunkLease]:
+        return [*(placement.lease for placement in self.placements), *self.left]
+
+    def release(self) -> None:
+        for lease in self.leases():
+            lease.release()
+
+
+class ChunkReuse:
+    """Finds cached chunk KV for prompts and blends it. Holds no state of any request.
+
+    `look_up`, then `blend`, then (when the result's times are known) `account`.
+    """
+
+    def __init__(
+        self,
+        model: BlendableModel,
+        model_identity: str,
+        cache: ChunkCache,
+        planner: Planner | None,
+        *,
+        overlap: bool,
+        trace: TraceWriter | None = None,
+    ) -> None:
+        self._model = model
+        self._identity = model_identity
+        self._cache = cache
+        self._planner = planner
+        self._overlap = overlap
+        self._trace = trace
+
+    def job(self, tenant: str, prefix_ids: tuple[int, ...], token_ids: tuple[int, ...]) -> ChunkJob:
+        """What it takes to compute the KV of `token_ids` alone after `prefix_ids`."""
+        ref = chunk_ref(self._identity, tenant, prefix_ids, token_ids)
+        prefix = chunk_ref(self._identity, tenant, (), prefix_ids) if prefix_ids else None
+        return ChunkJob(ref, prefix)
+
+    def look_up(self, request: ReuseRequest) -> FoundChunks:
+        """Lease what is stored of the prompt, and decide what of it to load."""
+        found = FoundChunks(recompute_ratio=request.recompute_ratio)
+        try:
+            self._lease(request, found)
+            self._choose(request, found)
+        except BaseException:
+            found.release()
+            raise
+        return found
+
+    def blend(
+        self,
+        request: ReuseRequest,
+        found: FoundChunks,
+        token_ids: Sequence[int],
+        open_sink: Callable[[], KVSink | None],
+    ) -> BlendResult | None:
+        """Compute the KV of all of `token_ids` but the last; None if that is not worth it.
+
+        A chunk that turns out to be unreadable becomes a miss, and the work begins anew.
+
+        Args:
+            token_ids: the prompt, possibly with tokens behind it, which are computed.
+            open_sink: asked once for where the KV goes, when it is certain to pay; None: there is
+                no room.
+        """
+        sink = None
+        while True:
+            layout = PromptLayout(token_ids, found.placements, self._model.device)
+            if not _pays(layout, found.recompute_ratio):
+                return None
+            sink = sink or open_sink()
+            if sink is None:
+                return None
+            try:
+                return blended_prefill(
+                    self._model,
+                    layout,
+                    request.selector,
+                    found.recompute_ratio,
+                    sink,
+                    overlap=self._overlap,
+                )
+            except ChunkUnreadable as error:
+                self._drop(request, found, error)
+
+    def account(self, request: ReuseRequest, found: FoundChunks, result: BlendResult) -> None:
+        """Write the outcome into the request's report, and keep the planner's speeds current."""
+        self._observe(result, found.placements)
+        request.report.recompute_ratio = found.recompute_ratio
+        _report(request.report, result, found)
+        request.report.loaded_bytes = sum(self._cache.nbytes(p.tokens) for p in found.placements)
+
+    def _lease(self, request: ReuseRequest, found: FoundChunks) -> None:
+        request.report.chunks.clear()
+        position = 0
+        everything_before_is_prefix = not request.prompt.prefix_ids
+        for segment in request.prompt.segments:
+            if segment.role != "fresh":
+                is_chunk = segment.role == "chunk"
+                job = self._job(request, segment)
+                lookup = self._cache.lookup(job.ref)
+                self._record(job.ref, lookup)
+                if lookup.lease is None:
+                    found.missing.append(job)
+                else:
+                    exact = everything_before_is_prefix or not is_chunk
+                    found.placements.append(Placement(lookup.lease, position, exact, is_chunk))
+                if is_chunk:
+                    tier = None if lookup.lease is None else lookup.lease.tier
+                    report = ChunkReport(
+                        segment.chunk_id or "", len(segment.token_ids), tier, lookup.miss_reason
+                    )
+                    request.report.chunks.append(report)
+                    found.reports[id(lookup.lease)] = report
+            everything_before_is_prefix = segment.role == "system"
+            position += len(segment.token_ids)
+
+    def _record(self, ref: ChunkRef, lookup: Lookup) -> None:
+        if self._trace is None:
+            return
+        tokens = len(ref.token_ids)
+        seconds = 0.0 if lookup.lease is None else lookup.lease.recompute_seconds
+        per_second = None if self._planner is None else self._planner.speeds()[1]
+        if not seconds and per_second:
+            seconds = tokens / per_second
+        self._trace.append(
+            ChunkLookup(
+                t=time.time(),
+                key=ref.key,
+                content=ref.content,
+                tokens=tokens,
+                bytes=self._cache.nbytes(tokens),
+                cost_ms=seconds * 1e3,
+                tier=None if lookup.lease is None else lookup.lease.tier,
+            )
+        )
+
+    def _choose(self, request: ReuseRequest, found: FoundChunks) -> None:
+        """Leave what is faster computed than loaded, and settle the ratio to recompute."""
+        if self._planner is None:
+            return
+        pieces = [
+            Found(p.lease.tier, p.tokens, self._cache.nbytes(p.tokens), p.exact)
+            for p in found.placements
+        ]
+        held = sum(piece.tokens for piece in pieces)
+        chosen = self._planner.plan(
+            pieces, len(request.prompt) - held, request.recompute_ratio, stretch=request.stretch
+        )
+        request.report.plan = chosen.reason
+        kept = list(zip(found.placements, chosen.load, strict=True))
+        found.left = [p.lease for p, load in kept if not load]
+        found.placements = [p for p, load in kept if load]
+        found.recompute_ratio = chosen.recompute_ratio
+
+    def _observe(self, result: BlendResult, placements: list[Placement]) -> None:
+        if self._planner is None:
+            return
+        self._planner.observe_compute(result.rows, result.compute_seconds)
+        for tier in {p.lease.tier for p in placements}:
+            leases = [(p.lease, self._cache.nbytes(p.tokens)) for p in placements]
+            nbytes = sum(size for lease, size in leases if lease.tier == tier)
+            windows = [lease.window for lease, _ in leases if lease.tier == tier]
+            known = [window for window in windows if window is not None]
+            if known:
+                seconds = max(end for _, end in known) - min(start for start, _ in known)
+                self._planner.observe_load(tier, nbytes, seconds)
+            elif nbytes == sum(size for _, size in leases):
+                self._planner.observe_load(tier, nbytes, result.load_seconds / result.passes)
+
+    def _drop(self, request: ReuseRequest, found: FoundChunks, error: ChunkUnreadable) -> None:
+        """Turn a lease that could not be read into a miss."""
+        for placement in [p for p in found.placements if p.lease.ref.key == error.key]:
+            placement.lease.release()
+            found.placements.remove(placement)
+        reports = iter(request.report.chunks)
+        for segment in request.prompt.segments:
+            if segment.role == "fresh":
+                continue
+            report = next(reports) if segment.role == "chunk" else None
+            job = self._job(request, segment)
+            if job.ref.key == error.key:
+                found.missing.append(job)
+                self._cache.note_unreadable(job.ref)
+                if report is not None:
+                    report.tier, report.miss_reason = None, "unreadable"
+
+    def _job(self, request: ReuseRequest, segment: Segment) -> ChunkJob:
+        after = request.prompt.prefix_ids if segment.role == "chunk" else ()
+        return self.job(request.tenant, after, segment.token_ids)
+
+
+def _pays(layout: PromptLayout, recompute_ratio: float) -> bool:
+    """Whether blending leaves enough of the prompt uncomputed to be worth it."""
+    chosen = min(round(recompute_ratio * layout.chunk_tokens), int(layout.candidates.sum()))
+    saved = layout.tokens - len(layout.forced) - chosen
+    return saved >= MIN_SAVED_SHARE * layout.tokens
+
+
+def _report(report: ReuseReport, result: BlendResult, found: FoundChunks) -> None:
+    report.forced = result.forced + 1  # the engine's own last token
+    report.selected = result.selected
+    report.rotated = result.rotated
+    report.matched = sum(p.tokens for p in found.placements)
+    report.cached_tokens = result.rotated - result.selected
+    for placement in found.placements:
+        if id(placement.lease) in found.reports:
+            found.reports[id(placement.lease)].loaded = True
+        tier, tokens = placement.lease.tier, placement.tokens
+        report.loaded_tokens[tier] = report.loaded_tokens.get(tier, 0) + tokens
+    report.time_ms |= {
+        "load": result.load_seconds * 1e3,
+        "probe": result.probe_seconds * 1e3,
+        "compute": result.compute_seconds * 1e3,
+        "write": result.write_seconds * 1e3,
+    }
