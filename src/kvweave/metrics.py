@@ -10,12 +10,20 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Summary,
+    generate_latest,
+)
 
 log = logging.getLogger("kvweave.hit_rate")
 
 #: Requests that a window remembers, should nobody ask for its line.
 _WINDOW_REQUESTS = 100_000
+_KL_BUCKETS = (0.001, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1, 2, 5)
 _TTFT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 
 
@@ -116,6 +124,56 @@ class Metrics:
         self._pending = Gauge(
             "kvweave_pending_chunks", "Chunks whose KV is still to be computed.", registry=registry
         )
+
+        self._gate = Gauge(
+            "kvweave_quality_gate_passed",
+            "Whether reuse passed the quality check (1), or failed and is off (0).",
+            registry=registry,
+        )
+        self._ratio = Gauge(
+            "kvweave_recompute_ratio", "Recompute ratio served now, at least.", registry=registry
+        )
+        self._ratio_changes = Counter(
+            "kvweave_recompute_ratio_changes",
+            "Changes of the recompute ratio by the quality guard.",
+            ["direction"],
+            registry=registry,
+        )
+        self._audit_kl = Histogram(
+            "kvweave_audit_kl_nats",
+            "KL divergence of audited requests' first token from a full prefill's.",
+            buckets=_KL_BUCKETS,
+            registry=registry,
+        )
+        self._audit_top1 = Counter(
+            "kvweave_audit_top1",
+            "Audited requests by whether a full prefill has the same likeliest first token.",
+            ["same"],
+            registry=registry,
+        )
+        self._audit_text = Summary(
+            "kvweave_audit_text_agreement",
+            "Share of an audited answer's tokens that a full prefill would have chosen too.",
+            registry=registry,
+        )
+
+    def set_quality(self, gate_passed: bool | None, ratio: float) -> None:
+        """What the service starts with; the gate's verdict is None if it was not asked."""
+        if gate_passed is not None:
+            self._gate.set(gate_passed)
+        self._ratio.set(ratio)
+
+    def note_ratio(self, before: float, after: float) -> None:
+        """The quality guard has changed the recompute ratio."""
+        self._ratio.set(after)
+        self._ratio_changes.labels("up" if after > before else "down").inc()
+
+    def observe_audit(self, kl: float, top1: bool, text_agreement: float | None) -> None:
+        """Count one audited request; `kl` in nats."""
+        self._audit_kl.observe(kl)
+        self._audit_top1.labels("yes" if top1 else "no").inc()
+        if text_agreement is not None:
+            self._audit_text.observe(text_agreement)
 
     def observe(self, sample: RequestSample) -> None:
         """Count one finished request."""

@@ -18,6 +18,9 @@ from openai import OpenAI
 
 from kvweave.models.embedded import resolve_model
 
+#: The check at the start takes long on a busy machine, and has tests of its own.
+QUALITY = "[quality]\ngate = false\n"
+
 
 @dataclass
 class Server:
@@ -61,7 +64,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
             folder = tmp_path_factory.mktemp("server")
             file = folder / "kvweave.toml"
             cache = cache or folder / "kv"
-            file.write_text(f'[kv_cache]\nssd_cache_dir = "{cache}"\n{config}')
+            file.write_text(f'{QUALITY}[kv_cache]\nssd_cache_dir = "{cache}"\n{config}')
             process = subprocess.Popen(
                 [sys.executable, "-m", "kvweave", "serve", "--config", str(file), "--port", "0"],
                 stderr=subprocess.PIPE,

@@ -51,9 +51,11 @@ def make_engine(tmp_path, tiny) -> Iterator[Callable[..., EmbeddedEngine]]:
     with ExitStack() as stack:
 
         def make(loaded: LoadedModel = tiny, **kv_cache: object) -> EmbeddedEngine:
+            quality = kv_cache.pop("quality", {"gate": False})
             engine_keys = {k: kv_cache.pop(k) for k in list(kv_cache) if k in ENGINE_KEYS}
             config = Config.model_validate(
                 {
+                    "quality": quality,
                     "model": {"max_model_len": 2048},
                     # Computing is so fast here that it would often be chosen over loading.
                     "kv_cache": {"ssd_cache_dir": str(tmp_path / "kv"), "plan_loads": False}

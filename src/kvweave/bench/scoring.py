@@ -7,10 +7,18 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
+from kvweave.divergence import LogProbs, kl_divergence, same_top1
 
-LogProbs = NDArray[np.float32]
+__all__ = [
+    "LogProbs",
+    "best_f1",
+    "contains_answer",
+    "exact_match",
+    "kl_divergence",
+    "normalize",
+    "same_top1",
+    "token_f1",
+]
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -50,26 +58,3 @@ def contains_answer(answer: str, references: Sequence[str]) -> bool:
     """
     given = f" {normalize(answer)} "
     return any(f" {normalize(reference)} " in given for reference in references)
-
-
-def kl_divergence(full: LogProbs, arm: LogProbs) -> float:
-    """KL(full || arm) in nats of two distributions given as log-probabilities `[vocab]`.
-
-    Computed in float64. Infinite where `arm` rules out what `full` allows.
-
-    Raises:
-        ValueError: the vocabularies differ in size.
-    """
-    if full.shape != arm.shape:
-        raise ValueError(f"log-probabilities over {full.size} and {arm.size} tokens can't compare")
-    p, q = full.astype(np.float64), arm.astype(np.float64)
-    weight = np.exp(p)
-    possible = weight > 0  # 0 * log 0 is 0
-    terms = weight[possible] * (p[possible] - q[possible])
-    # Rounding can leave a sum of zeros slightly below zero.
-    return max(0.0, float(terms.sum()))
-
-
-def same_top1(full: LogProbs, arm: LogProbs) -> bool:
-    """Whether the likeliest token is the same."""
-    return bool(full.argmax() == arm.argmax())

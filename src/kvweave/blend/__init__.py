@@ -1,19 +1,23 @@
 """Blending: cached chunk KV put together at new positions, with a few tokens computed again."""
 
+from kvweave.blend.attention import CausalRows
 from kvweave.blend.chunks import compute_chunk_kv, kv_layout
 from kvweave.blend.layout import Placement, PromptLayout
 from kvweave.blend.prefill import BlendResult, KVSink, blended_prefill
+from kvweave.blend.rope import apply_rope
 from kvweave.blend.selectors import SELECTORS, Selection, Selector
 from kvweave.blend.selfcheck import check_layers
 
 __all__ = [
     "SELECTORS",
     "BlendResult",
+    "CausalRows",
     "KVSink",
     "Placement",
     "PromptLayout",
     "Selection",
     "Selector",
+    "apply_rope",
     "blended_prefill",
     "check_layers",
     "compute_chunk_kv",

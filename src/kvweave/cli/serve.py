@@ -21,6 +21,12 @@ def serve(
         int | None,
         typer.Option(min=0, max=65535, help="Port, in place of server.port. 0: any free one."),
     ] = None,
+    accept_quality: Annotated[
+        bool,
+        typer.Option(
+            "--accept-quality", help="Serve with reuse although the quality check at start fails."
+        ),
+    ] = False,
 ) -> None:
     """Serve a model over HTTP, in OpenAI's format, until Ctrl-C.
 
@@ -49,7 +55,7 @@ def serve(
     metrics = Metrics()
     warn_about_environment(loaded)
     log.info("loading model %s", loaded.model.model_id)
-    engine = build_engine(loaded, metrics)
+    engine = build_engine(loaded, metrics, accept_quality=accept_quality)
     registry = ChunkRegistry()
     builder = PromptBuilder(
         engine.tokenizer,

@@ -175,6 +175,28 @@ class ServerConfig(_Section):
     )
 
 
+class QualityConfig(_Section):
+    gate: bool = Field(
+        True,
+        description="Check reuse with this model and these settings before the first request, once "
+        "for each combination. If it fails, every prompt is prefilled in full.",
+    )
+    max_kl: float = Field(
+        0.3,
+        gt=0,
+        description="Limit on the mean KL divergence of the first token from a full prefill's, in "
+        "nats: for the check at the start, and for audits.",
+    )
+    audit_fraction: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of the answered requests that are prefilled in full afterwards, while "
+        "the engine is idle, to see what reuse has changed. While the limit is passed, more is "
+        "computed again. 0: none.",
+    )
+
+
 class MetricsConfig(_Section):
     enable_hit_rate_log: bool = Field(
         True, description="Log hit rates per tier and time to first token at intervals."
@@ -202,6 +224,9 @@ class Config(_Section):
         default_factory=EngineConfig, description="The engine inside the server."
     )
     server: ServerConfig = Field(default_factory=ServerConfig, description="The HTTP server.")
+    quality: QualityConfig = Field(
+        default_factory=QualityConfig, description="How the quality of answers is guarded."
+    )
     metrics: MetricsConfig = Field(default_factory=MetricsConfig, description="What is logged.")
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from kvweave.blend import kv_layout
-from kvweave.config import GB, Config
+from kvweave.config import GB, Config, cache_home
 from kvweave.engine.embedded import EmbeddedEngine
 from kvweave.engine.loading import LoadedModel, load_model
 from kvweave.kv import (
@@ -23,6 +23,17 @@ from kvweave.kv import (
 )
 from kvweave.metrics import Metrics
 from kvweave.models.embedded import resolve_model
+from kvweave.prompt import ChunkRegistry, PromptBuilder
+from kvweave.quality import (
+    Gate,
+    GateResult,
+    GateSettings,
+    GateStore,
+    QualityGuard,
+    ReferenceModel,
+    check_once,
+)
+from kvweave.reuse import selector_named
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +43,12 @@ DEFAULT_PAGES_TOKENS = 16384
 TYPICAL_CHUNK_TOKENS = 200
 
 
-def build_engine(config: Config, metrics: Metrics) -> EmbeddedEngine:
+def build_engine(
+    config: Config, metrics: Metrics, *, accept_quality: bool = False
+) -> EmbeddedEngine:
     """Load the configured model and put an engine around it; `start` is left to the caller.
+
+    accept_quality: serve with reuse although the quality check fails.
 
     Raises:
         UnsupportedModel, OSError: the model cannot be served or read.
@@ -42,11 +57,14 @@ def build_engine(config: Config, metrics: Metrics) -> EmbeddedEngine:
         torch.set_num_threads(config.engine.threads)
     model_id = config.model.model_id
     loaded = load_model(resolve_model(model_id), served_name(model_id), config.model.dtype)
-    return engine_around(loaded, config, metrics)
+    return engine_around(loaded, config, metrics, accept_quality=accept_quality)
 
 
-def engine_around(loaded: LoadedModel, config: Config, metrics: Metrics) -> EmbeddedEngine:
+def engine_around(
+    loaded: LoadedModel, config: Config, metrics: Metrics, *, accept_quality: bool = False
+) -> EmbeddedEngine:
     """An engine for a model that is loaded already."""
+    guard = build_guard(loaded, config, metrics, accept_quality=accept_quality)
     kv, trace_file = config.kv_cache, config.metrics.trace_file
     fmt = KVFormat(kv_layout(loaded.blendable), kv.storage_dtype)
     longest = min(config.model.max_model_len, loaded.model.config.max_position_embeddings)
@@ -64,7 +82,53 @@ def engine_around(loaded: LoadedModel, config: Config, metrics: Metrics) -> Embe
         max_batch_tokens=config.engine.max_batch_tokens,
         max_waiting=config.engine.max_waiting_requests,
         trace=TraceWriter(Path(trace_file)) if trace_file else None,
+        guard=guard,
     )
+
+
+def build_guard(
+    loaded: LoadedModel, config: Config, metrics: Metrics, *, accept_quality: bool
+) -> QualityGuard:
+    """Ask the gate, if it is to be asked, and put the guard around its verdict."""
+    kv, quality = config.kv_cache, config.quality
+    ratio = kv.min_recompute_ratio if kv.recompute_ratio == "auto" else kv.recompute_ratio
+    result = None
+    if quality.gate:
+        fmt = KVFormat(kv_layout(loaded.blendable), kv.storage_dtype)
+        settings = GateSettings(
+            loaded.identity, kv.storage_dtype, kv.selector, ratio, quality.max_kl
+        )
+        gate = Gate(
+            loaded.blendable,
+            ReferenceModel(loaded.model),
+            PromptBuilder(loaded.tokenizer, registry=ChunkRegistry()),
+            fmt,
+            selector_named(kv.selector),
+            settings,
+        )
+        store = GateStore(cache_home() / "gate")
+        result = check_once(gate, store, settings, accept=accept_quality)
+        _tell(result)
+    return QualityGuard(
+        metrics,
+        ratio=ratio,
+        max_kl=quality.max_kl,
+        audit_fraction=quality.audit_fraction,
+        gate=result,
+    )
+
+
+def _tell(result: GateResult) -> None:
+    if result.passed:
+        log.info("quality check passed: %s", result.checks[-1].summary())
+    elif result.accepted:
+        log.warning("SERVING WITH REUSE ALTHOUGH THE QUALITY CHECK FAILED: %s", result.failures())
+    else:
+        log.error(
+            "QUALITY CHECK FAILED, every prompt is prefilled in full: %s. Raise "
+            "kv_cache.recompute_ratio, or start with --accept-quality to serve with reuse anyway",
+            result.failures(),
+        )
 
 
 def build_cache(config: Config, fmt: KVFormat, device: torch.device) -> ChunkCache:

@@ -8,7 +8,8 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ from kvweave.engine.text import AnswerText
 from kvweave.kv import ChunkCache, Planner, TierStats, TraceWriter
 from kvweave.metrics import Metrics, RequestSample
 from kvweave.prompt import Prompt
+from kvweave.quality import Answered, Auditor, QualityGuard
 from kvweave.reuse import ChunkReuse, ReuseOptions, ReuseReport, selector_named
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class EmbeddedEngine:
             the largest that loading hides, at least `min_recompute_ratio`.
         plan_loads: decide by measured speeds whether to load a cached chunk or to compute it.
         trace: where chunk lookups are recorded; closed by `stop`.
+        guard: decides on reuse and the ratio of requests that ask for nothing else.
         pages_tokens: capacity of the page pool in tokens, prompts and answers together.
     """
 
@@ -70,6 +73,7 @@ class EmbeddedEngine:
         max_batch_tokens: int,
         max_waiting: int,
         trace: TraceWriter | None = None,
+        guard: QualityGuard | None = None,
     ) -> None:
         self.model_name = loaded.name
         self.max_model_len = min(max_model_len, pages_tokens)
@@ -114,6 +118,13 @@ class EmbeddedEngine:
                 auto_switch_to_flash=False,
             ),
         )
+        self._guard = guard
+        self._auditor: Auditor | None = None
+        if guard is not None and guard.audits:
+            self._auditor = Auditor(
+                self._model, self._exclusive, self._has_nothing_to_do, guard.audited
+            )
+        self._pausing = threading.Lock()
         self._prefix_watch = PrefixWatch(loaded.tokenizer)
         self._running = threading.Event()
 
@@ -123,6 +134,8 @@ class EmbeddedEngine:
             self._calibrate()
         self._manager.start()
         self._background.start()
+        if self._auditor is not None:
+            self._auditor.start()
         self._running.set()
 
     def stop(self) -> None:
@@ -130,6 +143,8 @@ class EmbeddedEngine:
         if not self._running.is_set():
             return
         self._running.clear()
+        if self._auditor is not None:
+            self._auditor.stop()
         self._background.stop()
         self._manager.stop(block=True, timeout=30, hard_stop=True)
         self._manager.destroy()
@@ -167,6 +182,8 @@ class EmbeddedEngine:
                     yield delta
             finally:
                 self._background.notice()
+                if self._auditor is not None:
+                    self._auditor.notice()
 
     async def warm(
         self, prefix_ids: tuple[int, ...], chunks: Sequence[tuple[int, ...]], *, tenant: str = ""
@@ -230,8 +247,14 @@ class EmbeddedEngine:
         blend = has_chunks and reuse.mode in ("blend", "reuse")
         name = "none" if reuse.mode == "reuse" else reuse.selector or self._selector
         ratio = 0.0 if reuse.mode == "reuse" else reuse.recompute_ratio
+        least, refusal, audit = self._min_recompute_ratio, None, False
         if ratio is None:
             ratio = self._recompute_ratio
+            if self._guard is not None and blend:
+                refusal = self._guard.refusal()
+                audit = self._guard.wants_audit()
+                least = max(least, self._guard.ratio)
+                ratio = None if ratio is None else max(ratio, self._guard.ratio)
         report = ReuseReport(
             mode=reuse.mode,
             selector=name if blend else None,
@@ -247,18 +270,21 @@ class EmbeddedEngine:
             time_ms={},
             chunks=[],
             first_token_logprobs=None,
+            plan=refusal,
         )
+        blend = blend and refusal is None
         return FillPlan(
             prompt=prompt,
             tenant=tenant,
             selector=selector_named(name),
-            recompute_ratio=self._min_recompute_ratio if ratio is None else ratio,
+            recompute_ratio=least if ratio is None else ratio,
             stretch=ratio is None,
             report=report,
             submitted=submitted,
             blend=blend,
             store_chunks=reuse.store_chunks,
             share_prefix=reuse.mode != "full" and not blend,
+            audit=audit,
         )
 
     async def _run(
@@ -274,9 +300,10 @@ class EmbeddedEngine:
         self._manager.register_result_handler(request_id, outputs.put_nowait)
         finished = False
         try:
-            if reuse.first_token_logprobs:
+            capture = reuse.first_token_logprobs or plan.audit
+            if capture:
                 self._captured.expect(request_id)
-            arguments = processor_arguments(params, capture=reuse.first_token_logprobs)
+            arguments = processor_arguments(params, capture=capture)
             self._submit(request_id, token_ids, params, arguments)
             answer = AnswerText(self.tokenizer, params.stop)
             seen = 0
@@ -297,6 +324,10 @@ class EmbeddedEngine:
                 if finished:
                     text += answer.finish()
                 self._finish(request_id, plan, seen)
+                if plan.audit:
+                    self._offer(token_ids, tuple(tokens), params, plan)
+                if not reuse.first_token_logprobs:
+                    plan.report.first_token_logprobs = None
                 reason = self._finish_reason(tokens, answer)
                 yield Delta(text, seen, reason, plan.report)
                 return
@@ -372,11 +403,39 @@ class EmbeddedEngine:
             )
         )
 
+    def _offer(
+        self,
+        prompt_ids: tuple[int, ...],
+        answer_ids: tuple[int, ...],
+        params: SamplingParams,
+        plan: FillPlan,
+    ) -> None:
+        """Have the request audited, unless it was computed in full because nothing was cached."""
+        served = plan.report.first_token_logprobs
+        if self._auditor is None or served is None or not (plan.filled or plan.report.plan):
+            return
+        greedy = params.temperature == 0
+        ratio = plan.recompute_ratio
+        self._auditor.offer(Answered(prompt_ids, answer_ids, served, greedy, ratio))
+
+    def _has_nothing_to_do(self) -> bool:
+        return self._admission.active == 0 and self._background.pending() == 0
+
     def _check_running(self) -> None:
         if not self._running.is_set():
             raise EngineStopped()
         if not self._manager.is_running():
             raise EngineStopped("the engine's generation thread has stopped; see the log")
 
-    def _exclusive(self) -> Any:
-        return self._manager.pause()
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """The engine stands still between two steps, and nobody else uses the model."""
+        with self._pausing, self._manager.pause():
+            yield
+
+    def quality(self) -> dict[str, Any] | None:
+        """What the quality guard knows; None without one."""
+        if self._guard is None:
+            return None
+        waiting = 0 if self._auditor is None else self._auditor.pending()
+        return {**self._guard.to_json(), "audits_waiting": waiting}

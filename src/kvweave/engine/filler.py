@@ -27,6 +27,8 @@ class FillPlan(ReuseRequest):
     """Whether chunks that miss are computed afterwards and kept."""
     share_prefix: bool
     """Whether the engine's exact-prefix cache may serve this prompt and keep its pages."""
+    audit: bool = False
+    """Whether it is to be audited, once it is answered."""
     filled: bool = False
 
 
