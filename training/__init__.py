@@ -1,0 +1,1 @@
+"""Trains the reader: a LoRA adapter that lets the embedded model answer from passages."""
