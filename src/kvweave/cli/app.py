@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kvweave import __version__
-from kvweave.cli import bench, cache, config, models, serve, warm
+from kvweave.cli import bench, cache, config, keys, models, serve, usage, warm
 from kvweave.cli.errors import FriendlyErrors
 
 app = typer.Typer(
@@ -52,4 +52,6 @@ app.command()(warm.warm)
 app.add_typer(bench.app, name="bench")
 app.add_typer(cache.app, name="cache")
 app.add_typer(config.app, name="config")
+app.add_typer(keys.app, name="keys")
 app.add_typer(models.app, name="models")
+app.command()(usage.usage)
