@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from kvweave.accounts.secret import new_key
 from kvweave.cli import app
-from kvweave.doctor import examine
+from kvweave.doctor import examine_connection
 from kvweave.doctor.checks import (
     key_refused,
     key_text,
@@ -39,9 +39,9 @@ def refused(status, code, message="No."):
 
 def test_nothing_is_found_where_nothing_is_wrong(subject, serve):
     key = new_key().text
-    diagnosis = examine(subject(f"{serve(GOOD)}/v1", key, "smollm2"), here=False)
+    diagnosis = examine_connection(subject(f"{serve(GOOD)}/v1", key, "smollm2"))
     assert diagnosis.findings == ()
-    assert "order" in diagnosis.checked
+    assert "access" in diagnosis.checked
 
 
 @pytest.mark.parametrize("around", [" {}", "{}\n", '"{}"'])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvweave.doctor.examine import Diagnosis, examine
+from kvweave.doctor.examine import Diagnosis, examine, examine_connection
 from kvweave.doctor.finding import Finding
 from kvweave.doctor.probe import Outcome, Probe, Settings, Style
 from kvweave.doctor.subject import Subject
@@ -16,4 +16,5 @@ __all__ = [
     "Style",
     "Subject",
     "examine",
+    "examine_connection",
 ]

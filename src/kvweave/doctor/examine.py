@@ -21,24 +21,28 @@ class Diagnosis:
     checked: tuple[str, ...]
     findings: tuple[tuple[str, Finding], ...]
 
+    def __add__(self, other: Diagnosis) -> Diagnosis:
+        return Diagnosis(self.checked + other.checked, self.findings + other.findings)
 
-def examine(subject: Subject, *, here: bool = True) -> Diagnosis:
-    """Look at this machine, unless `here` is false, and ask the server, if there is one to ask.
+
+def examine(subject: Subject) -> Diagnosis:
+    """Look at this machine, and ask the server, if there is one to ask.
 
     Once a server gives no answer, or refuses, nothing more is asked of it.
     """
-    checked: list[str] = []
-    found: list[tuple[str, Finding]] = []
-
-    def run(checks: dict[str, Check]) -> None:
-        for name, check in checks.items():
-            checked.append(name)
-            found.extend((name, finding) for finding in check(subject))
-
-    if here:
-        run(HERE)
+    diagnosis = _run(HERE, subject)
     if subject.settings is not None:
-        run(CONNECTION)
+        diagnosis += examine_connection(subject)
         if subject.chat.ok:
-            run(REUSE)
-    return Diagnosis(tuple(checked), tuple(found))
+            diagnosis += _run(REUSE, subject)
+    return diagnosis
+
+
+def examine_connection(subject: Subject) -> Diagnosis:
+    """Ask the server only whether a client with these settings gets an answer."""
+    return _run(CONNECTION, subject)
+
+
+def _run(checks: dict[str, Check], subject: Subject) -> Diagnosis:
+    found = [(name, finding) for name, check in checks.items() for finding in check(subject)]
+    return Diagnosis(tuple(checks), tuple(found))

@@ -14,9 +14,17 @@ import httpx
 TIMEOUT_S = 60.0
 """For the whole of a request: a model on a slow machine takes a while for its first token."""
 
-Style = Literal["openai", "anthropic"]
+Style = Literal["openai", "responses", "anthropic"]
+"""The format that a client speaks: OpenAI's chat completions or responses, or Anthropic's."""
 
-_ENDPOINTS = {"openai": "/chat/completions", "anthropic": "/v1/messages"}
+_ENDPOINTS = {
+    "openai": "/chat/completions",
+    "responses": "/responses",
+    "anthropic": "/v1/messages",
+}
+
+
+_LEAST_OUTPUT = 16  # that OpenAI's Responses API takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +35,7 @@ class Settings:
         base_url: as the client gets it: for OpenAI's clients it ends in `/v1`, for Anthropic's not.
         key: may hold anything; an empty one is not sent.
         model: name of the model.
-        style: whose format the client speaks.
+        style: the format that the client speaks.
     """
 
     base_url: str
@@ -101,16 +109,16 @@ class Probe:
         return self._chat([{"type": "text", "text": part} for part in parts])
 
     def _chat(self, content: object) -> Outcome:
-        body: dict[str, Any] = {
-            "model": self.settings.model,
-            "messages": [{"role": "user", "content": content}],
-            "max_tokens": 1,
-        }
+        body: dict[str, Any] = {"model": self.settings.model}
+        if self.settings.style == "responses":
+            body |= {"input": content, "max_output_tokens": _LEAST_OUTPUT}
+        else:
+            body |= {"messages": [{"role": "user", "content": content}], "max_tokens": 1}
         return self._send("POST", self._url(_ENDPOINTS[self.settings.style]), body)
 
     def models(self) -> Outcome:
         """List the models."""
-        path = "/models" if self.settings.style == "openai" else "/v1/models"
+        path = "/v1/models" if self.settings.style == "anthropic" else "/models"
         return self._send("GET", self._url(path))
 
     def get(self, url: str) -> Outcome:

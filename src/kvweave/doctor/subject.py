@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,14 +56,12 @@ class Subject:
         if settings.model:
             return self.probe.chat()
         first = next(iter(self.model_names), "")
-        return Probe(Settings(settings.base_url, settings.key, first, settings.style)).chat()
+        return Probe(replace(settings, model=first)).chat()
 
     @property
     def model_names(self) -> list[str]:
         """Names of the models that the server lists."""
-        data: Any = self.models.body.get("data") if isinstance(self.models.body, dict) else None
-        entries = data if isinstance(data, list) else []
-        return [str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry]
+        return names_of(self.models)
 
     @cached_property
     def metrics(self) -> dict[str, float]:
@@ -82,3 +81,10 @@ class Subject:
         except ValueError:  # another kind of page
             return {}
         return found
+
+
+def names_of(outcome: Outcome) -> list[str]:
+    """The names in a list of models; none if it is something else."""
+    data: Any = outcome.body.get("data") if isinstance(outcome.body, dict) else None
+    entries = data if isinstance(data, list) else []
+    return [str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kvweave.doctor.finding import Finding
 from kvweave.doctor.subject import Subject
 
-_PARTS = {"openai": "choices", "anthropic": "content"}
+_PARTS = {"openai": "choices", "responses": "output", "anthropic": "content"}
 
 
 def check(subject: Subject) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ _PATHS = ("/v1", "", "/api/v1", "/api", "/openai/v1")
 
 def check(subject: Subject) -> Iterator[Finding]:
     """Where nothing answers at the path, find one where something does."""
-    if subject.settings is None or subject.settings.style != "openai":
+    if subject.settings is None or subject.settings.style == "anthropic":
         return
     outcome = subject.models
     path = urlsplit(subject.settings.base_url).path.rstrip("/")
