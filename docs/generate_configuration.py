@@ -9,6 +9,7 @@ from kvweave.config import (
     Config,
     allowed_values,
     cache_home,
+    data_home,
     effective_toml,
     sections,
     toml_value,
@@ -53,7 +54,8 @@ def configuration_page() -> str:
         parts.append(f"## `[{name}]`\n\n{description}\n\n" + "\n".join(rows) + "\n")
     parts.append(f"## The defaults as a file\n\n```toml\n{effective_toml(defaults)}```\n")
     # The page must not depend on whose home folder it was made in.
-    return "\n".join(parts).replace(str(cache_home()), "~/.cache/kvweave")
+    page = "\n".join(parts).replace(str(cache_home()), "~/.cache/kvweave")
+    return page.replace(str(data_home()), "~/.local/share/kvweave")
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when transformers is imported
@@ -23,6 +24,11 @@ from transformers import (
 
 from kvweave.engine.loading import LoadedModel, load_model
 from kvweave.models.embedded import resolve_model
+
+# Whoever runs the tests may have keys, which servers under test would then ask for.
+os.environ.pop("KVWEAVE_DATABASE_URL", None)
+_data_home = tempfile.TemporaryDirectory(prefix="kvweave-tests-")
+os.environ["XDG_DATA_HOME"] = _data_home.name
 
 # Two threads on a busy two-core machine are far slower than one.
 torch.set_num_threads(1)

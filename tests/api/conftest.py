@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from kvweave.accounts import Accounts, Database
 from kvweave.api import create_app
 from kvweave.engine import (
     ChunkReport,
@@ -53,6 +54,7 @@ class WordEngine:
     params: list[SamplingParams] = field(default_factory=list)
     reuse: list[ReuseOptions] = field(default_factory=list)
     warmed: list[tuple[tuple[int, ...], list[tuple[int, ...]]]] = field(default_factory=list)
+    tenants: list[str] = field(default_factory=list)
     running: int = 0
     ended: threading.Event = field(default_factory=threading.Event)
     finished: int = 0
@@ -63,6 +65,7 @@ class WordEngine:
         self.prompts.append(prompt)
         self.params.append(params)
         self.reuse.append(reuse)
+        self.tenants.append(tenant)
         if len(prompt) + params.max_tokens > self.max_model_len:
             raise PromptTooLong(len(prompt), params.max_tokens, self.max_model_len)
         if reuse.selector not in (None, "query_attention"):
@@ -87,6 +90,7 @@ class WordEngine:
         self, prefix_ids: tuple[int, ...], chunks: Sequence[tuple[int, ...]], *, tenant: str = ""
     ) -> int:
         self.warmed.append((prefix_ids, list(chunks)))
+        self.tenants.append(tenant)
         return len(chunks)
 
     def pending_chunks(self) -> int:
@@ -141,9 +145,25 @@ def registry() -> ChunkRegistry:
 
 
 @pytest.fixture
-def app(engine, tokenizer, registry) -> FastAPI:
+def database(tmp_path) -> Iterator[Database]:
+    """Of keys and usage: without keys, unless a test makes one."""
+    database = Database.open(str(tmp_path / "accounts.db"))
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def accounts(database) -> Iterator[Accounts]:
+    accounts = Accounts(database)
+    accounts.start()
+    yield accounts
+    accounts.close()
+
+
+@pytest.fixture
+def app(engine, tokenizer, registry, accounts) -> FastAPI:
     builder = PromptBuilder(tokenizer, registry=registry, min_chunk_tokens=16)
-    return create_app(engine, builder, registry, lambda: b"kvweave_requests_total 1.0\n")
+    return create_app(engine, builder, registry, lambda: b"kvweave_requests_total 1.0\n", accounts)
 
 
 @pytest.fixture

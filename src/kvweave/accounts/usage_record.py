@@ -17,7 +17,8 @@ class UsageRecord:
         model: as the client asked for it.
         provider: name of the backend that answered; empty if none was asked.
         format: the API that was called, such as "chat.completions" or "messages".
-        status: HTTP status. A stream that broke off has the one its error would have had before it.
+        status: HTTP status. A stream that broke off has the one its error would have had before it;
+            499: the client hung up.
         error_code: `code` of the error that the client got; None if all went well.
         prompt_tokens: length of the prompt; 0 if it was not counted.
         cached_tokens: how many of them came from a cache.

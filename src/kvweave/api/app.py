@@ -10,6 +10,8 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
+from kvweave.accounts import Accounts
+from kvweave.api.authentication import Authentication
 from kvweave.api.errors import ApiError
 from kvweave.api.middleware import CanonicalPath, RequestContext, canonical_path
 from kvweave.api.ports import Engine
@@ -24,6 +26,7 @@ def create_app(
     prompt_builder: PromptBuilder,
     registry: ChunkRegistry,
     metrics_endpoint: Callable[[], bytes],
+    accounts: Accounts,
 ) -> FastAPI:
     """The app that serves `engine` in OpenAI's format.
 
@@ -36,12 +39,14 @@ def create_app(
         prompt_builder: makes prompts of messages; it should look into the same `registry`.
         registry: where `POST /v1/chunks` puts texts.
         metrics_endpoint: returns the metrics in Prometheus' text format.
+        accounts: who may call, and where usage is recorded; started and closed by the caller.
     """
     # No schema and no docs pages: endpoints read their bodies themselves, for errors that OpenAI
     # clients understand, and the pages would load scripts from the network.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    router = create_router(engine, prompt_builder, registry, metrics_endpoint)
+    router = create_router(engine, prompt_builder, registry, metrics_endpoint, accounts)
     app.include_router(router)
+    app.add_middleware(Authentication, accounts=accounts)
     app.add_middleware(CanonicalPath)
     app.add_middleware(RequestContext)  # added last, so it is the outermost; answers errors
 

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 from starlette.responses import JSONResponse
 
+from kvweave.accounts import AccountsError, KeyRefused, LimitExceeded
 from kvweave.engine import EngineOverloaded, EngineStopped, PromptTooLong, UnknownSelector
 from kvweave.prompt import PromptError
 
@@ -51,7 +52,17 @@ class ApiError(Exception):
 
 
 # What is not listed is the client's to mend: "invalid_request_error".
-_TYPES = {429: "rate_limit_error", 500: "server_error", 503: "service_unavailable_error"}
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+    500: "server_error",
+    503: "service_unavailable_error",
+}
+
+# Official clients try again after a 429 unless this header tells them not to.
+_NO_RETRY = {"x-should-retry": "false"}
+_WORTH_WAITING_S = 60
 
 
 class ClientDisconnected(Exception):
@@ -77,12 +88,43 @@ def from_exception(error: BaseException) -> ApiError | None:
                 code="engine_overloaded",
                 headers={"retry-after": retry_after},
             )
+        case KeyRefused():
+            headers = {"www-authenticate": "Bearer"}
+            return ApiError(401, str(error), code=error.code, headers=headers)
+        case LimitExceeded():
+            return _limit_exceeded(error)
+        case AccountsError():
+            return ApiError(
+                503,
+                "The server cannot look up keys and limits at this moment; its log tells why.",
+                code="accounts_unavailable",
+            )
         case EngineStopped():
             return ApiError(503, _sentence(error), code="engine_stopped")
         case asyncio.CancelledError():  # what the server does to requests when it stops
             return ApiError(503, "The server is stopping.", code="server_stopping")
         case _:
             return None
+
+
+def _limit_exceeded(error: LimitExceeded) -> ApiError:
+    headers = {}
+    if error.retry_after_s is not None:
+        headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s)))
+    if error.retry_after_s is None or error.retry_after_s > _WORTH_WAITING_S:
+        headers |= _NO_RETRY
+    code = "insufficient_quota" if error.limit == "budget" else "rate_limit_exceeded"
+    return ApiError(429, str(error), code=code, headers=headers)
+
+
+def model_not_allowed(name: str) -> ApiError:
+    """403 for a model that the caller's key is not for."""
+    return ApiError(
+        403,
+        f"This key may not use the model {_shown(name)}; `GET /v1/models` lists what it may use.",
+        param="model",
+        code="model_not_allowed",
+    )
 
 
 def internal_error(request_id: str) -> ApiError:

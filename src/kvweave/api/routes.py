@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import JSONResponse
 
+from kvweave.accounts import Caller, UsageSink
 from kvweave.api.body import read_body
 from kvweave.api.completions import ChatCompletion
 from kvweave.api.disconnect import prime, until_disconnect
-from kvweave.api.errors import ApiError, model_not_found
+from kvweave.api.errors import ApiError, model_not_allowed, model_not_found
 from kvweave.api.event_stream import EventStream
 from kvweave.api.ports import Engine
 from kvweave.api.schema import ChatCompletionRequest, ChunksRequest, ReuseParams
+from kvweave.api.usage_note import UsageNote
 from kvweave.engine import SamplingParams
 from kvweave.prompt import (
     ChunkRegistry,
@@ -37,20 +40,38 @@ def create_router(
     prompt_builder: PromptBuilder,
     registry: ChunkRegistry,
     metrics_endpoint: Callable[[], bytes],
+    usage: UsageSink,
 ) -> APIRouter:
     """The routes at their canonical paths, without a `/v1`."""
     router = APIRouter(default_response_class=JSONResponse)
     started = int(time.time())
 
+    def check_model(name: str, caller: Caller) -> None:
+        if name != engine.model_name:
+            raise model_not_found(name, [engine.model_name])
+        if not caller.may_use(name):
+            raise model_not_allowed(name)
+
     @router.post("/chat/completions")
     async def create_chat_completion(request: Request) -> Response:
+        caller: Caller = request.state.caller
+        note = UsageNote(usage, caller, "chat.completions", "kvweave")
+        try:
+            return await answer(request, caller, note)
+        except BaseException as error:
+            note.failed(error)
+            raise
+
+    async def answer(request: Request, caller: Caller, note: UsageNote) -> Response:
         body = await read_body(request, ChatCompletionRequest)
-        if body.model != engine.model_name:
-            raise model_not_found(body.model, [engine.model_name])
+        note.model = body.model
+        check_model(body.model, caller)
         messages = parse_messages(body.messages)
         documents = parse_documents(body.documents)
         # Tokenising a long prompt takes milliseconds that other requests' streams would wait.
-        prompt = await to_thread.run_sync(prompt_builder.build, messages, documents)
+        build = partial(prompt_builder.build, messages, documents, tenant=caller.tenant)
+        prompt = await to_thread.run_sync(build)
+        note.prompt_tokens = len(prompt)
 
         room = engine.max_model_len - len(prompt)
         params = SamplingParams(
@@ -60,8 +81,10 @@ def create_router(
             seed=body.seed,
             stop=tuple(body.stop or ()),
         )
+        await request.state.visit.reserve(len(prompt) + params.max_tokens)
         reuse = (body.kvweave or ReuseParams()).options()
-        answer = until_disconnect(engine.generate(prompt, params, reuse), request.receive)
+        generated = engine.generate(prompt, params, reuse, tenant=caller.tenant)
+        answer = note.follow(until_disconnect(generated, request.receive))
         # Errors come before the first delta: wait for it before choosing the response's status.
         deltas = await prime(answer)
         completion = ChatCompletion(engine.model_name, len(prompt))
@@ -76,6 +99,9 @@ def create_router(
 
     @router.post("/chunks")
     async def create_chunks(request: Request) -> Response:
+        caller: Caller = request.state.caller
+        if not caller.may_use(engine.model_name):
+            raise model_not_allowed(engine.model_name)
         body = await read_body(request, ChunksRequest)
         documents = parse_documents(body.documents)
         texts = [(chunk.text, chunk.id) for chunk in body.chunks]
@@ -85,11 +111,12 @@ def create_router(
 
         def encode() -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
             return (
-                prompt_builder.prefix_ids(body.system),
+                prompt_builder.prefix_ids(body.system, tenant=caller.tenant),
                 [prompt_builder.encode_chunk(text) for text, _ in texts],
             )
 
         prefix_ids, encoded = await to_thread.run_sync(encode)
+        await request.state.visit.reserve(sum(map(len, encoded)))
         for (text, _), token_ids in zip(texts, encoded, strict=True):
             if len(prefix_ids) + len(token_ids) > engine.max_model_len:
                 raise ApiError(
@@ -107,9 +134,9 @@ def create_router(
             data.append({"id": chunk_id, "tokens": len(token_ids)})
             # What is too short to be a chunk in a prompt is not worth keeping as one.
             if len(token_ids) >= prompt_builder.min_chunk_tokens:
-                registry.add(text, chunk_id)
+                registry.add(text, chunk_id, tenant=caller.tenant)
                 reusable.append(token_ids)
-        await engine.warm(prefix_ids, list(dict.fromkeys(reusable)))
+        await engine.warm(prefix_ids, list(dict.fromkeys(reusable)), tenant=caller.tenant)
         return JSONResponse({"object": "list", "data": data})
 
     def model_object() -> dict[str, str | int]:
@@ -122,13 +149,13 @@ def create_router(
         }
 
     @router.api_route("/models", methods=_READ)
-    async def list_models() -> Response:
-        return JSONResponse({"object": "list", "data": [model_object()]})
+    async def list_models(request: Request) -> Response:
+        allowed = request.state.caller.may_use(engine.model_name)
+        return JSONResponse({"object": "list", "data": [model_object()] if allowed else []})
 
     @router.api_route("/models/{model:path}", methods=_READ)
-    async def retrieve_model(model: str) -> Response:
-        if model != engine.model_name:
-            raise model_not_found(model, [engine.model_name])
+    async def retrieve_model(request: Request, model: str) -> Response:
+        check_model(model, request.state.caller)
         return JSONResponse(model_object())
 
     @router.api_route("/health", methods=_READ)

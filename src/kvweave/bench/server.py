@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import httpx
 
+from kvweave.accounts import URL_VARIABLE
 from kvweave.bench.errors import BenchError
 from kvweave.config import Config, effective_toml
 
@@ -40,7 +42,14 @@ def own_server(config: Config, out: Path) -> Iterator[str]:
     ) as folder:
         file = Path(folder) / "kvweave.toml"
         cache = {"ssd_cache_dir": Path(folder).absolute() / "kv"}
-        changed = config.model_copy(update={"kv_cache": config.kv_cache.model_copy(update=cache)})
+        # Keys of the user's own server are none of its business.
+        accounts = {"database_url": str(Path(folder).absolute() / "accounts.db")}
+        changed = config.model_copy(
+            update={
+                "kv_cache": config.kv_cache.model_copy(update=cache),
+                "accounts": config.accounts.model_copy(update=accounts),
+            }
+        )
         file.write_text(effective_toml(changed), encoding="utf-8")
         address = ["--host", "127.0.0.1", "--port", "0"]
         with log.open("w", encoding="utf-8") as output:
@@ -51,6 +60,7 @@ def own_server(config: Config, out: Path) -> Iterator[str]:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env={k: v for k, v in os.environ.items() if k != URL_VARIABLE},
             )
         try:
             url = _wait_for_url(process, log)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kvweave import __version__
-from kvweave.cli import bench, cache, config, models, serve, warm
+from kvweave.cli import bench, cache, config, connect, doctor, keys, models, serve, usage, warm
 from kvweave.cli.errors import FriendlyErrors
 
 app = typer.Typer(
@@ -49,7 +49,11 @@ def main(
 # Modules of commands import torch and transformers inside their functions only: help stays quick.
 app.command()(serve.serve)
 app.command()(warm.warm)
+app.command()(connect.connect)
+app.command()(doctor.doctor)
 app.add_typer(bench.app, name="bench")
 app.add_typer(cache.app, name="cache")
 app.add_typer(config.app, name="config")
+app.add_typer(keys.app, name="keys")
 app.add_typer(models.app, name="models")
+app.command()(usage.usage)

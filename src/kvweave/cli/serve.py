@@ -32,10 +32,18 @@ def serve(
 
     - `kvweave serve`
     - `kvweave serve --config kvweave.toml --port 9000`
+
+    Without keys (`kvweave keys create`) only this machine is served.
     """
+    from kvweave.accounts import Accounts, Database, KeyStore
+    from kvweave.api.exposure import check_exposure
     from kvweave.config import load_config
 
     loaded = load_config(config)
+    host = host if host is not None else loaded.server.host
+    database = Database.open(loaded.accounts.database_url)
+    has_keys = KeyStore(database).version() > 0
+    check_exposure(host, has_keys=has_keys)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     for noisy in ("httpx", "uvicorn.error", "ContinuousBatchingLogger"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -54,6 +62,8 @@ def serve(
     log = logging.getLogger("kvweave")
     metrics = Metrics()
     warn_about_environment(loaded)
+    if not has_keys:
+        log.info("no key was made yet: serving this machine only, without keys")
     log.info("loading model %s", loaded.model.model_id)
     engine = build_engine(loaded, metrics, accept_quality=accept_quality)
     registry = ChunkRegistry()
@@ -63,23 +73,23 @@ def serve(
         order_chunks=loaded.prompt.order_chunks,
         registry=registry,
     )
+    accounts = Accounts(database)
     app = create_app(
         engine,
         builder,
         registry,
         lambda: metrics.render(engine.tier_stats(), engine.pending_chunks(), engine.speeds()),
+        accounts,
     )
     hit_rate_log = HitRateLog(metrics, loaded.metrics.log_interval_sec)
     if loaded.metrics.enable_hit_rate_log:
         hit_rate_log.start()
     engine.start()
+    accounts.start()
     try:
-        run_server(
-            app,
-            host if host is not None else loaded.server.host,
-            port if port is not None else loaded.server.port,
-        )
+        run_server(app, host, port if port is not None else loaded.server.port)
     finally:
         engine.stop()
+        accounts.close()
         if loaded.metrics.enable_hit_rate_log:
             hit_rate_log.stop()

@@ -6,6 +6,7 @@ from kvweave.config.load import ConfigError, load_config, parse_config
 from kvweave.config.render import effective_toml, toml_value
 from kvweave.config.schema import (
     GB,
+    AccountsConfig,
     Config,
     EngineConfig,
     KVCacheConfig,
@@ -15,11 +16,13 @@ from kvweave.config.schema import (
     ServerConfig,
     allowed_values,
     cache_home,
+    data_home,
     sections,
 )
 
 __all__ = [
     "GB",
+    "AccountsConfig",
     "Config",
     "ConfigError",
     "EngineConfig",
@@ -30,6 +33,7 @@ __all__ = [
     "ServerConfig",
     "allowed_values",
     "cache_home",
+    "data_home",
     "effective_toml",
     "load_config",
     "parse_config",

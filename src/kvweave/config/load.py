@@ -15,6 +15,9 @@ from kvweave.config.render import toml_value
 from kvweave.config.schema import Config, allowed_values, conflicts, sections
 from kvweave.errors import KvweaveError
 
+# In a URL: what stands between the user's name and the host.
+_PASSWORD = re.compile(r"(://[^/@:]*:).*@")
+
 
 class ConfigError(KvweaveError):
     """A configuration that cannot be used. The message lists every wrong key at once."""
@@ -106,6 +109,8 @@ def _shown(value: object) -> str:
         return "{ .. }"
     if isinstance(value, list):
         return "[ .. ]"
+    if isinstance(value, str):
+        value = _PASSWORD.sub(r"\1***@", value)
     try:
         return toml_value(value)
     except TypeError:  # not from TOML, such as None

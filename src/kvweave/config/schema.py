@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -26,6 +27,21 @@ def cache_home() -> Path:
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     # An empty or relative value has to be ignored, says the XDG base directory specification.
     return (base if base.is_absolute() else Path.home() / ".cache") / "kvweave"
+
+
+def data_home() -> Path:
+    """The folder for what cannot be made again: `$XDG_DATA_HOME` or `~/.local/share`."""
+    base = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".local" / "share") / "kvweave"
+
+
+def _no_password(value: object) -> object:
+    if isinstance(value, str) and "://" in value and urlsplit(value).password is not None:
+        raise ValueError(
+            "must not hold a password: put the whole URL into the environment variable "
+            "KVWEAVE_DATABASE_URL, or the password into PGPASSWORD or ~/.pgpass"
+        )
+    return value
 
 
 def _expand_home(value: object) -> object:
@@ -49,6 +65,7 @@ def _absolute_path(value: object) -> object:
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 TextOrPath = Annotated[Text, BeforeValidator(_expand_home)]
 AbsolutePath = Annotated[Path, BeforeValidator(_absolute_path)]
+DatabaseURL = Annotated[Text, BeforeValidator(_no_password), BeforeValidator(_expand_home)]
 
 
 class _Section(BaseModel):
@@ -198,6 +215,16 @@ class QualityConfig(_Section):
     )
 
 
+class AccountsConfig(_Section):
+    database_url: DatabaseURL = Field(
+        default_factory=lambda: str(data_home() / "accounts.db"),
+        description="Where keys and usage are kept: a file (SQLite), or a URL as in "
+        "`postgresql://user@host/database`, which several servers may share. The environment "
+        "variable `KVWEAVE_DATABASE_URL` goes before it. By default it lies in the user's data "
+        "folder: `$XDG_DATA_HOME`, or `~/.local/share` where that is not set.",
+    )
+
+
 class MetricsConfig(_Section):
     enable_hit_rate_log: bool = Field(
         True, description="Log hit rates per tier and time to first token at intervals."
@@ -227,6 +254,9 @@ class Config(_Section):
     server: ServerConfig = Field(default_factory=ServerConfig, description="The HTTP server.")
     quality: QualityConfig = Field(
         default_factory=QualityConfig, description="How the quality of answers is guarded."
+    )
+    accounts: AccountsConfig = Field(
+        default_factory=AccountsConfig, description="Keys, limits and the record of usage."
     )
     metrics: MetricsConfig = Field(default_factory=MetricsConfig, description="What is logged.")
 
