@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kvweave.blend import SELECTORS, Selection
-from kvweave.blend.feed import LayerFeed
+from kvweave.blend.feed import make_feed
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def layout(llama):
 
 
 def select(llama, layout, name, budget):
-    feed = LayerFeed(llama.blendable, layout, overlap=True)
+    feed = make_feed(llama.blendable, layout, overlap=True)
     with torch.no_grad():
         return SELECTORS[name].select(Selection(llama.blendable, layout, feed, budget))
 
@@ -64,7 +64,7 @@ def test_chunk_heads_takes_first_tokens_of_every_chunk_alike(llama, layout):
 def test_kv_deviation_takes_the_tokens_whose_layer_one_values_differ_most(llama, layout):
     """Against values that `transformers` computes for the whole prompt."""
     _, reference = llama.full_prefill(layout)
-    feed = LayerFeed(llama.blendable, layout, overlap=True)
+    feed = make_feed(llama.blendable, layout, overlap=True)
     _, cached = feed.layer(1)
     deviation = (reference.layers[1].values[0] - cached).square().sum(dim=(0, 2))
     deviation[~layout.candidates] = -1

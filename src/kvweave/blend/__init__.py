@@ -2,11 +2,13 @@
 
 from kvweave.blend.attention import CausalRows
 from kvweave.blend.chunks import compute_chunk_kv, kv_layout
+from kvweave.blend.gpu import make_workspace
+from kvweave.blend.gpu.memory import workspace_bytes
 from kvweave.blend.layout import Placement, PromptLayout
 from kvweave.blend.prefill import BlendResult, KVSink, blended_prefill
 from kvweave.blend.rope import apply_rope
 from kvweave.blend.selectors import SELECTORS, Selection, Selector
-from kvweave.blend.selfcheck import check_layers
+from kvweave.blend.selfcheck import check_layers, run_layers
 
 __all__ = [
     "SELECTORS",
@@ -22,4 +24,7 @@ __all__ = [
     "check_layers",
     "compute_chunk_kv",
     "kv_layout",
+    "make_workspace",
+    "run_layers",
+    "workspace_bytes",
 ]

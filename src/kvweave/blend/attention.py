@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
+from kvweave.blend.gpu import fused
+
 #: Rows per block. Smaller blocks skip more masked keys, larger ones start fewer kernels.
 ROWS_PER_BLOCK = 64
 
@@ -33,6 +35,19 @@ class CausalRows:
         self, positions: torch.Tensor, dtype: torch.dtype, visible: torch.Tensor | None = None
     ) -> None:
         self._blocks: list[_Block] = []
+        self._positions = positions
+        self._visible = visible
+        self._dtype = dtype
+        if positions.is_cuda:
+            self._short = positions.int()
+        self._prepared = False
+
+    def _prepare(self) -> None:
+        """The blocks with their masks, where no kernel does without."""
+        if self._prepared:
+            return
+        self._prepared = True
+        positions, visible, dtype = self._positions, self._visible, self._dtype
         device = positions.device
         hidden = None
         if visible is not None:
@@ -67,6 +82,11 @@ class CausalRows:
             `[rows, heads * head_dim]`.
         """
         heads, rows, head_dim = q.shape
+        if fused(q, head_dim):
+            from kvweave.blend.gpu import attention
+
+            return attention.attend(q, k, v, self._short, self._visible, scale)[0]
+        self._prepare()
         grouped = heads != k.shape[0]
         if grouped and q.is_cuda:
             # On CUDA a mask together with grouped heads would fall back to the slow math kernel.
@@ -98,6 +118,12 @@ class CausalRows:
         """
         heads, rows, head_dim = q.shape
         kv_heads, keys, _ = k.shape
+        if fused(q, head_dim):
+            from kvweave.blend.gpu import attention
+
+            out, sums = attention.attend(q, k, v, self._short, self._visible, scale)
+            return out, attention.observe(q, k, self._short, self._visible, sums, scale)
+        self._prepare()
         out = q.new_empty(rows, heads, head_dim)
         strongest = torch.zeros(keys, dtype=torch.float32, device=q.device)
         for block in self._blocks:

@@ -3,26 +3,81 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from kvweave.blend.layout import PromptLayout
+from kvweave.blend.layout import Placement, PromptLayout
 from kvweave.blend.rope import apply_rope
 from kvweave.models import BlendableModel
 
+if TYPE_CHECKING:
+    from kvweave.blend.gpu.workspace import ScorePass, Workspace
 
-class LayerFeed:
+
+class LayerFeed(Protocol):
     """The cached KV of one prompt, layer by layer: gathered from its leases and rotated.
+
+    A layer is valid until the next is asked for. It may be written to, and layers may be asked for
+    again.
+
+    Attributes:
+        cos, sin: fp32 `[tokens, head_dim]`, the angles of all positions.
+        layers_loaded: how many layers have been brought in, over all passes.
+    """
+
+    cos: torch.Tensor
+    sin: torch.Tensor
+    layers_loaded: int
+
+    def layer(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys (rotated) and values of `layer`, each `[kv_heads, tokens, head_dim]`.
+
+        Positions that are not cached hold leftovers, to be overwritten or masked.
+
+        Raises:
+            ChunkUnreadable: a lease turned out to be unreadable.
+        """
+
+    def recorded_scores(
+        self, score_pass: ScorePass, most_rows: int, rows: torch.Tensor, visible: torch.Tensor
+    ) -> torch.Tensor | None:
+        """What `score_pass` gives for these rows, from a recording; None: run it yourself."""
+
+    def load_seconds(self) -> float:
+        """How long loading took so far; waits for it where it runs beside the computation."""
+
+    def stalled_seconds(self) -> float:
+        """How long the computation stood still for loading so far."""
+
+
+def make_feed(
+    model: BlendableModel,
+    layout: PromptLayout,
+    workspace: Workspace | None = None,
+    *,
+    overlap: bool,
+) -> LayerFeed:
+    """The feed for this prompt on the model's device.
+
+    With `overlap`, layers are brought in ahead of the one that computes.
+
+    Raises:
+        ChunkUnreadable: as `LayerFeed.layer`.
+    """
+    if workspace is not None:
+        from kvweave.blend.gpu.feed import DeviceFeed
+
+        return DeviceFeed(model, layout, workspace, overlap=overlap)
+    return HostFeed(model, layout, overlap=overlap)
+
+
+class HostFeed:
+    """Copies from leases with torch's operators; see `LayerFeed`.
 
     With `overlap`, all layers of all leases are requested at once, in the order in which they will
     be needed, and layer i + 1 arrives while layer i computes. Without, everything is brought in
-    before the first layer is given out.
-
-    One scratch pair of keys and values serves every layer, so a layer is valid until the next is
-    asked for. It may be written to, and layers may be asked for again.
-
-    Raises:
-        ChunkUnreadable: from the constructor or `layer`, if a lease turns out to be unreadable.
+    before the first layer is given out. One scratch pair of keys and values serves every layer.
     """
 
     def __init__(self, model: BlendableModel, layout: PromptLayout, *, overlap: bool) -> None:
@@ -34,8 +89,7 @@ class LayerFeed:
         self._runs = _runs(layout)
         positions = torch.arange(layout.tokens, device=model.device)
         self.cos, self.sin = model.rope_table(positions)
-        self.load_seconds = 0.0
-        """Time the computation stood still for loading and unpacking."""
+        self._load_seconds = 0.0
         self.layers_loaded = 0
         for layer in range(model.layers):
             for placement in layout.placements:
@@ -45,22 +99,34 @@ class LayerFeed:
                 self._load(layer)
 
     def layer(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys (rotated) and values of `layer`, each `[kv_heads, tokens, head_dim]`.
-
-        Positions that are not cached hold leftovers, to be overwritten or masked.
-        """
         self._load(layer)
         for run in self._runs:
             self._keys[:, run] = apply_rope(self._keys[:, run], self.cos[run], self.sin[run])
         return self._keys, self._values
 
+    def recorded_scores(
+        self, score_pass: ScorePass, most_rows: int, rows: torch.Tensor, visible: torch.Tensor
+    ) -> torch.Tensor | None:
+        return None
+
+    def load_seconds(self) -> float:
+        return self._load_seconds
+
+    def stalled_seconds(self) -> float:
+        return self._load_seconds
+
     def _load(self, layer: int) -> None:
         started = time.perf_counter()
         for placement in self._placements:
-            span = slice(placement.start, placement.start + placement.tokens)
-            placement.lease.read_layer(layer, self._keys[:, span], self._values[:, span])
-        self.load_seconds += time.perf_counter() - started
+            read_layer(placement, layer, self._keys, self._values)
+        self._load_seconds += time.perf_counter() - started
         self.layers_loaded += 1
+
+
+def read_layer(placement: Placement, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+    """Copy one layer of a lease to its place; keys are not rotated yet."""
+    span = slice(placement.start, placement.start + placement.tokens)
+    placement.lease.read_layer(layer, keys[:, span], values[:, span])
 
 
 def _runs(layout: PromptLayout) -> list[slice]:

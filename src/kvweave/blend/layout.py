@@ -38,6 +38,12 @@ class PromptLayout:
         token_ids: int64 `[tokens]` on the model's device.
         cached: bool `[tokens]`, positions whose KV comes from a lease.
         exact: bool `[tokens]`, cached positions that never need recomputing.
+        candidates: bool `[tokens]`, cached positions that a selector may choose;
+            `candidate_positions` are the same as int64 positions.
+        forced: int64 positions that must be computed: all but the last that are not cached.
+        question: int64 positions after the last cached token: what is asked, the last token
+            included.
+        cached_tokens: how many positions are cached.
         chunk_tokens: cached tokens that belong to chunks (not to the system prefix).
     """
 
@@ -48,33 +54,38 @@ class PromptLayout:
         device: torch.device | str = "cpu",
     ) -> None:
         self.tokens = len(token_ids)
-        self.token_ids = torch.tensor(token_ids, dtype=torch.int64, device=device)
         self.placements = tuple(placements)
-        self.cached = torch.zeros(self.tokens, dtype=torch.bool, device=device)
-        self.exact = torch.zeros_like(self.cached)
         self.chunk_tokens = 0
+        # Worked out on the host: asking a device how many there are would wait for it.
+        cached = torch.zeros(self.tokens, dtype=torch.bool)
+        exact = torch.zeros_like(cached)
         for placement in placements:
             span = slice(placement.start, placement.start + placement.tokens)
-            self.cached[span] = True
-            self.exact[span] = placement.exact
+            cached[span] = True
+            exact[span] = placement.exact
             if placement.is_chunk:
                 self.chunk_tokens += placement.tokens
         # The last position belongs to the engine, whatever stands there.
-        self.cached[-1:] = False
+        cached[-1:] = False
+        held = cached.nonzero().flatten()
+        after = int(held[-1]) + 1 if len(held) else 0
+        candidates = cached & ~exact
 
-    @property
-    def forced(self) -> torch.Tensor:
-        """int64 positions that must be computed: all but the last that are not cached."""
-        return (~self.cached[:-1]).nonzero().flatten()
+        def there(values: torch.Tensor) -> torch.Tensor:
+            return to_device(values, device)
 
-    @property
-    def candidates(self) -> torch.Tensor:
-        """bool `[tokens]`: cached positions that a selector may choose."""
-        return self.cached & ~self.exact
+        self.token_ids = there(torch.tensor(token_ids, dtype=torch.int64))
+        self.cached = there(cached)
+        self.exact = there(exact)
+        self.candidates = there(candidates)
+        self.candidate_positions = there(candidates.nonzero().flatten())
+        self.forced = there((~cached[:-1]).nonzero().flatten())
+        self.question = there(torch.arange(after, self.tokens))
+        self.cached_tokens = len(held)
 
-    @property
-    def question(self) -> torch.Tensor:
-        """int64 positions after the last cached token: what is asked, the last token included."""
-        cached = self.cached.nonzero().flatten()
-        start = int(cached[-1]) + 1 if len(cached) else 0
-        return torch.arange(start, self.tokens, device=self.cached.device)
+
+def to_device(values: torch.Tensor, device: torch.device | str) -> torch.Tensor:
+    """Copy host values to the device without waiting for what the device does."""
+    if torch.device(device).type == "cuda":
+        return values.pin_memory().to(device, non_blocking=True)
+    return values.to(device)

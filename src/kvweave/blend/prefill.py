@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from kvweave.blend.attention import CausalRows
-from kvweave.blend.feed import LayerFeed
+from kvweave.blend.feed import LayerFeed, make_feed
 from kvweave.blend.layout import PromptLayout
-from kvweave.blend.rope import apply_rope
+from kvweave.blend.rope import RowPositions
 from kvweave.blend.selectors import Selection, Selector
+from kvweave.blend.timing import Stopwatch
 from kvweave.models import BlendableModel
+
+if TYPE_CHECKING:
+    from kvweave.blend.gpu.workspace import Workspace
 
 KVSink = Callable[[int, torch.Tensor, torch.Tensor], None]
 """Takes `(layer, keys, values)`, each `[kv_heads, tokens - 1, head_dim]`, keys rotated.
@@ -22,26 +26,64 @@ The tensors are scratch: copy what is to be kept before returning.
 """
 
 
-@dataclass(frozen=True, slots=True)
 class BlendResult:
     """What one blended prefill did, in tokens and seconds.
+
+    On a GPU the work may still be going on; times wait for it, `is_done` does not.
 
     Attributes:
         rows: tokens that went through the layers, forced and selected.
         passes: how often the cached KV was gathered and rotated (a probe is one of them).
-        probe_seconds, compute_seconds: without the time spent in loading.
-        load_seconds: time the computation stood still for loading and unpacking, all passes.
     """
 
-    forced: int
-    selected: int
-    rotated: int
-    rows: int
-    passes: float
-    probe_seconds: float
-    compute_seconds: float
-    write_seconds: float
-    load_seconds: float
+    def __init__(
+        self,
+        layout: PromptLayout,
+        feed: LayerFeed,
+        clock: Stopwatch,
+        *,
+        rows: int,
+        passes: float,
+        write_seconds: float,
+        probe_stalled: float,
+    ) -> None:
+        self.forced = len(layout.forced)
+        self.rotated = layout.cached_tokens
+        self.rows = rows
+        self.passes = passes
+        self.write_seconds = write_seconds
+        self._probe_stalled = probe_stalled
+        self._stalled = feed.stalled_seconds()
+        self._feed = feed
+        self._clock = clock
+
+    @property
+    def selected(self) -> int:
+        """Cached tokens that were computed again."""
+        return self.rows - self.forced
+
+    @property
+    def load_seconds(self) -> float:
+        """Time spent in loading and unpacking, all passes; on a GPU that runs beside the rest."""
+        return self._feed.load_seconds()
+
+    @property
+    def probe_seconds(self) -> float:
+        """Time the selector took, without the time spent in loading."""
+        return self._clock.seconds(_START, _PROBED) - self._probe_stalled
+
+    @property
+    def compute_seconds(self) -> float:
+        """Time the layers took, without the time spent in loading and writing."""
+        stalled = self._stalled - self._probe_stalled
+        return self._clock.seconds(_PROBED, _DONE) - self.write_seconds - stalled
+
+    def is_done(self) -> bool:
+        """Whether the device has finished, so that leases may go and times are known."""
+        return self._clock.is_done()
+
+
+_START, _PROBED, _DONE = range(3)
 
 
 @torch.no_grad()
@@ -53,6 +95,7 @@ def blended_prefill(
     sink: KVSink,
     *,
     overlap: bool = True,
+    workspace: Workspace | None = None,
 ) -> BlendResult:
     """Fill the KV of all tokens of `layout` but the last, and hand it to `sink` layer by layer.
 
@@ -61,27 +104,32 @@ def blended_prefill(
     attends, by absolute position, to all tokens before it. At ratio 1.0 the result is the full
     prefill's KV, at 0 plain reuse. (CacheBlend, EuroSys 2025, section 4.)
 
+    workspace: what `make_workspace` gave for this model, kept from one prompt to the next.
+
+    On a GPU everything is queued in the current stream, and nothing waits for it.
+
     Raises:
         ChunkUnreadable: a lease turned out to be unreadable; `sink` may have been called. Drop
             that lease and call again.
     """
-    started = time.perf_counter()
-    feed = LayerFeed(model, layout, overlap=overlap)
+    clock = Stopwatch(model.device)
+    clock.mark()
+    feed = make_feed(model, layout, workspace, overlap=overlap)
     selected = _select(model, layout, feed, selector, recompute_ratio)
-    probed, probe_load = time.perf_counter(), feed.load_seconds
-    rows = torch.cat([layout.forced, selected]).unique(sorted=True)
+    clock.mark()
+    probe_stalled = feed.stalled_seconds()
+    # Forced positions are not cached and selected ones are: none is in both.
+    rows = torch.cat([layout.forced, selected]).sort().values
     write_seconds = _run_rows(model, layout, feed, rows, sink)
-    done = time.perf_counter()
+    clock.mark()
     return BlendResult(
-        forced=len(layout.forced),
-        selected=len(selected),
-        rotated=int(layout.cached.sum()),
+        layout,
+        feed,
+        clock,
         rows=len(rows),
         passes=feed.layers_loaded / model.layers,
-        probe_seconds=probed - started - probe_load,
-        compute_seconds=done - probed - write_seconds - (feed.load_seconds - probe_load),
         write_seconds=write_seconds,
-        load_seconds=feed.load_seconds,
+        probe_stalled=probe_stalled,
     )
 
 
@@ -92,13 +140,12 @@ def _select(
     selector: Selector,
     recompute_ratio: float,
 ) -> torch.Tensor:
-    candidates = layout.candidates
-    available = int(candidates.sum())
+    available = len(layout.candidate_positions)
     budget = min(round(recompute_ratio * layout.chunk_tokens), available)
     if recompute_ratio >= 1.0 or budget == available:
-        return candidates.nonzero().flatten()
+        return layout.candidate_positions
     if budget == 0:
-        return candidates.new_empty(0, dtype=torch.int64)
+        return layout.candidate_positions[:0]
     return selector.select(Selection(model, layout, feed, budget))
 
 
@@ -109,19 +156,17 @@ def _run_rows(
     rows: torch.Tensor,
     sink: KVSink,
 ) -> float:
-    """The layer loop over `rows` (ascending positions). Returns the seconds spent in `sink`."""
+    """The layer loop over `rows` (ascending positions). Returns the host's seconds in `sink`."""
     filled = layout.tokens - 1
     causal = CausalRows(rows, model.dtype)
-    cos, sin = feed.cos[rows], feed.sin[rows]
+    placed = RowPositions(rows, feed.cos, feed.sin)
     hidden = model.embed(layout.token_ids[rows])
     write_seconds = 0.0
     for layer in range(model.layers):
         keys, values = feed.layer(layer)
         if len(rows):
-            q, k, v = model.qkv(layer, hidden)
-            keys[:, rows], values[:, rows] = apply_rope(k, cos, sin), v
+            q = placed.place(*model.qkv(layer, hidden), keys, values)
             if layer + 1 < model.layers:  # after the last layer only its KV is of use
-                q = apply_rope(q, cos, sin)
                 attended = causal.attend(q, keys, values, model.scale)
                 hidden = model.finish(layer, hidden, attended)
         written = time.perf_counter()

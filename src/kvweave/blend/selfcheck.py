@@ -17,6 +17,28 @@ _TOKENS = 32
 
 
 @torch.no_grad()
+def run_layers(
+    model: BlendableModel,
+    token_ids: torch.Tensor,
+    on_kv: Callable[[int, torch.Tensor, torch.Tensor], None] | None = None,
+) -> torch.Tensor:
+    """A plain full prefill, layer by layer: hidden states `[tokens, hidden]` after the last.
+
+    on_kv: gets each layer's number, keys (rotated) and values, `[kv_heads, tokens, head_dim]`.
+    """
+    positions = torch.arange(len(token_ids), device=model.device)
+    cos, sin = model.rope_table(positions)
+    hidden = model.embed(token_ids)
+    for layer in range(model.layers):
+        q, k, v = model.qkv(layer, hidden)
+        q, k = apply_rope(q, cos, sin), apply_rope(k, cos, sin)
+        if on_kv is not None:
+            on_kv(layer, k, v)
+        hidden = model.finish(layer, hidden, full_causal_attention(q, k, v, model.scale))
+    return hidden
+
+
+@torch.no_grad()
 def check_layers(model: BlendableModel, reference: Callable[[torch.Tensor], torch.Tensor]) -> None:
     """Compute a short prompt layer by layer and compare with what `reference` says.
 
@@ -27,12 +49,7 @@ def check_layers(model: BlendableModel, reference: Callable[[torch.Tensor], torc
         UnsupportedModel: the two differ, so the layers are not what we take them for.
     """
     ids = torch.arange(1, _TOKENS + 1, device=model.device) % model.vocab_size
-    cos, sin = model.rope_table(torch.arange(_TOKENS, device=model.device))
-    hidden = model.embed(ids)
-    for layer in range(model.layers):
-        q, k, v = model.qkv(layer, hidden)
-        q, k = apply_rope(q, cos, sin), apply_rope(k, cos, sin)
-        hidden = model.finish(layer, hidden, full_causal_attention(q, k, v, model.scale))
+    hidden = run_layers(model, ids)
     expected = reference(ids).float()
     error = float((model.logits(hidden).float() - expected).norm() / expected.norm())
     tolerance = _TOLERANCE.get(model.dtype, _NARROW_TOLERANCE)

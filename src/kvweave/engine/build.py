@@ -8,19 +8,10 @@ from pathlib import Path
 import torch
 
 from kvweave.blend import kv_layout
-from kvweave.config import GB, Config, cache_home
+from kvweave.config import Config, cache_home
 from kvweave.engine.embedded import EmbeddedEngine
 from kvweave.engine.loading import LoadedModel, load_model
-from kvweave.kv import (
-    Admission,
-    ChunkCache,
-    KVFormat,
-    MemoryTier,
-    SSDTier,
-    Tier,
-    TraceWriter,
-    make_policy,
-)
+from kvweave.kv import KVFormat, TraceWriter, build_cache
 from kvweave.metrics import Metrics
 from kvweave.models.embedded import resolve_model
 from kvweave.prompt import ChunkRegistry, PromptBuilder
@@ -39,8 +30,6 @@ log = logging.getLogger(__name__)
 
 #: Capacity of the page pool, in tokens, unless the configuration says otherwise.
 DEFAULT_PAGES_TOKENS = 16384
-#: Length of a chunk by which bookkeeping is sized.
-TYPICAL_CHUNK_TOKENS = 200
 
 
 def build_engine(
@@ -70,7 +59,7 @@ def engine_around(
     longest = min(config.model.max_model_len, loaded.model.config.max_position_embeddings)
     return EmbeddedEngine(
         loaded,
-        build_cache(config, fmt, loaded.blendable.device),
+        build_cache(config.kv_cache, fmt, loaded.blendable.device),
         metrics,
         max_model_len=longest,
         recompute_ratio=None if kv.recompute_ratio == "auto" else kv.recompute_ratio,
@@ -129,71 +118,6 @@ def _tell(result: GateResult) -> None:
             "kv_cache.recompute_ratio, or start with --accept-quality to serve with reuse anyway",
             result.failures(),
         )
-
-
-def build_cache(config: Config, fmt: KVFormat, device: torch.device) -> ChunkCache:
-    """The configured tiers, fastest first. A tier of size 0 is left out.
-
-    A cache folder that cannot be used costs the `ssd` tier and one log line, not the service.
-    """
-    kv = config.kv_cache
-    on_gpu = device.type == "cuda"
-    tiers: list[Tier] = []
-    if kv.gpu_kv_pool_gb:
-        policy = make_policy(kv.eviction_policy)
-        capacity = int(kv.gpu_kv_pool_gb * GB)
-        below = bool(kv.cpu_kv_pool_gb)
-        tiers.append(
-            MemoryTier(
-                "gpu",
-                capacity,
-                policy,
-                fmt,
-                device,
-                keep_evicted=below,
-                admission=Admission(_typical_chunks(capacity, fmt)),
-            )
-        )
-    if kv.cpu_kv_pool_gb:
-        policy = make_policy(kv.eviction_policy)
-        capacity = int(kv.cpu_kv_pool_gb * GB)
-        tiers.append(
-            MemoryTier(
-                "cpu",
-                capacity,
-                policy,
-                fmt,
-                pin_memory=on_gpu,
-                admission=Admission(_typical_chunks(capacity, fmt)),
-            )
-        )
-    if kv.ssd_cache_max_gb:
-        policy = make_policy(kv.eviction_policy)
-        capacity = int(kv.ssd_cache_max_gb * GB)
-        try:
-            tiers.append(
-                SSDTier(
-                    kv.ssd_cache_dir,
-                    capacity,
-                    policy,
-                    fmt,
-                    direct_io=kv.ssd_direct_io,
-                    pin_memory=on_gpu,
-                )
-            )
-        except OSError as error:
-            log.error(
-                "ssd tier off: cannot use kv_cache.ssd_cache_dir %s (%s); mend the folder's "
-                "permissions or choose another, then restart",
-                kv.ssd_cache_dir,
-                error.strerror or error,
-            )
-    return ChunkCache(tiers, fmt)
-
-
-def _typical_chunks(capacity_bytes: int, fmt: KVFormat) -> int:
-    """About how many chunks a tier holds."""
-    return max(1, capacity_bytes // fmt.nbytes(TYPICAL_CHUNK_TOKENS))
 
 
 def served_name(model_id: str) -> str:

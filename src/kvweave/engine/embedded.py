@@ -12,12 +12,11 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 from transformers.generation.continuous_batching.requests import GenerationOutput, RequestStatus
 
-from kvweave.blend import compute_chunk_kv
+from kvweave.blend import make_workspace
 from kvweave.engine.admission import Admission
 from kvweave.engine.background import BackgroundWork
 from kvweave.engine.batching import SCHEDULER, BlendingManager
@@ -32,14 +31,12 @@ from kvweave.kv import ChunkCache, Planner, TierStats, TraceWriter
 from kvweave.metrics import Metrics, RequestSample
 from kvweave.prompt import Prompt
 from kvweave.quality import Answered, Auditor, QualityGuard
-from kvweave.reuse import ChunkReuse, ReuseOptions, ReuseReport, selector_named
+from kvweave.reuse import ChunkReuse, ReuseOptions, ReuseReport, calibrate, selector_named
 
 log = logging.getLogger(__name__)
 
 #: Tokens per page of the engine's own KV. Small pages waste less on short answers.
 PAGE_TOKENS = 32
-#: Length of the made-up chunk with which speeds are measured at the start.
-CALIBRATION_TOKENS = 128
 
 
 class EmbeddedEngine:
@@ -99,6 +96,9 @@ class EmbeddedEngine:
             self._planner if plan_loads else None,
             overlap=overlap,
             trace=trace,
+            workspace=make_workspace(
+                loaded.blendable, cache.format, cache.memories(), self.max_model_len
+            ),
         )
         self._filler = PromptFiller(self._reuse, self._background, loaded.blendable.device)
         self._trace = trace
@@ -131,7 +131,7 @@ class EmbeddedEngine:
     def start(self) -> None:
         """Start serving; first measure how fast the model computes and each tier loads."""
         if self._plan_loads:
-            self._calibrate()
+            calibrate(self._reuse, self._model, self._cache, self._planner, self.max_model_len)
         self._manager.start()
         self._background.start()
         if self._auditor is not None:
@@ -221,22 +221,6 @@ class EmbeddedEngine:
 
     # -- one request ---------------------------------------------------------------------------
 
-    def _calibrate(self) -> None:
-        tokens = min(CALIBRATION_TOKENS, self.max_model_len)
-        ids = tuple(range(1, tokens + 1))
-        compute_chunk_kv(self._model, ids)  # the first pass also pays for caches and page faults
-        started = time.perf_counter()
-        kv = compute_chunk_kv(self._model, ids)
-        if kv.is_cuda:
-            torch.cuda.synchronize(kv.device)
-        self._planner.observe_compute(tokens, time.perf_counter() - started)
-        ref = self._reuse.job("calibration", (), ids).ref
-        for tier, (nbytes, seconds) in self._cache.measure(ref, kv).items():
-            self._planner.observe_load(tier, nbytes, seconds)
-        speeds, per_second = self._planner.speeds()
-        loading = ", ".join(f"{tier} {speed / 1e9:.2f} GB/s" for tier, speed in speeds.items())
-        log.info("computes %.0f tokens/s; loads from %s", per_second or 0, loading or "no tier")
-
     def speeds(self) -> tuple[dict[str, float], float | None]:
         """Bytes per second by tier, and tokens computed per second, as measured last."""
         tiers, per_second = self._planner.speeds()
@@ -255,23 +239,8 @@ class EmbeddedEngine:
                 audit = self._guard.wants_audit()
                 least = max(least, self._guard.ratio)
                 ratio = None if ratio is None else max(ratio, self._guard.ratio)
-        report = ReuseReport(
-            mode=reuse.mode,
-            selector=name if blend else None,
-            recompute_ratio=None,
-            prompt_tokens=len(prompt),
-            cached_tokens=0,
-            matched=0,
-            rotated=0,
-            forced=0,
-            selected=0,
-            loaded_tokens={"gpu": 0, "cpu": 0, "ssd": 0},
-            loaded_bytes=0,
-            time_ms={},
-            chunks=[],
-            first_token_logprobs=None,
-            plan=refusal,
-        )
+        report = ReuseReport.of(reuse.mode, name if blend else None, len(prompt))
+        report.plan = refusal
         blend = blend and refusal is None
         return FillPlan(
             prompt=prompt,

@@ -1,7 +1,15 @@
 """Chunk KV: what it is called, what it looks like in bytes, and the tiers where it lies."""
 
 from kvweave.kv.admission import Admission
-from kvweave.kv.chunk import TIER_NAMES, ChunkKV, ChunkLease, ChunkUnreadable, TierName
+from kvweave.kv.build import build_cache
+from kvweave.kv.chunk import (
+    TIER_NAMES,
+    ChunkKV,
+    ChunkLease,
+    ChunkUnreadable,
+    MappedPages,
+    TierName,
+)
 from kvweave.kv.environment import (
     DiskSpeed,
     Finding,
@@ -39,6 +47,7 @@ __all__ = [
     "KVFormat",
     "KVLayout",
     "Lookup",
+    "MappedPages",
     "MemoryTier",
     "MissReason",
     "Plan",
@@ -50,6 +59,7 @@ __all__ = [
     "TierName",
     "TierStats",
     "TraceWriter",
+    "build_cache",
     "check_cache_folder",
     "check_memory",
     "chunk_ref",

@@ -42,6 +42,18 @@ class ChunkKV:
         return self.pages.numel()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MappedPages:
+    """Stored KV that a kernel can read where it lies.
+
+    memory: uint8 `[layers, all pages, page_bytes]`, on the device or page-locked on the host.
+    pages: int64 `[pages]` on the host, the chunk's own pages in order.
+    """
+
+    memory: torch.Tensor
+    pages: torch.Tensor
+
+
 class ChunkLease(Protocol):
     """Stored chunk KV that stays readable until `release` is called.
 
@@ -65,6 +77,13 @@ class ChunkLease(Protocol):
     def prefetch(self, layer: int) -> None:
         """Start bringing `layer` nearer. Returns at once."""
 
+    def ready(self) -> bool:
+        """Whether all that was prefetched is here, so that reading it does not wait.
+
+        Raises:
+            ChunkUnreadable: it cannot be had.
+        """
+
     def read_layer(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Copy one layer, verified, into `keys` and `values`: each `[kv_heads, tokens, head_dim]`.
 
@@ -73,6 +92,12 @@ class ChunkLease(Protocol):
 
         Raises:
             ChunkUnreadable: missing, short, corrupt or unreadable.
+        """
+
+    def mapped(self) -> MappedPages | None:
+        """Where the pages lie, if they can be read there without `read_layer`, exactly as computed.
+
+        Valid until `release`.
         """
 
     def whole(self) -> ChunkKV:

@@ -37,17 +37,17 @@ class ChunkCache:
 
     def __init__(self, tiers: Sequence[Tier], fmt: KVFormat) -> None:
         self._tiers = tuple(tiers)
-        self._format = fmt
+        self.format = fmt
         self._history = _History()
 
     @property
     def storage_dtype(self) -> str:
         """How chunk KV is stored; part of what a stored chunk is called."""
-        return self._format.precision.name
+        return self.format.precision.name
 
     def nbytes(self, tokens: int) -> int:
         """Bytes that the stored KV of a chunk of `tokens` tokens takes."""
-        return self._format.nbytes(tokens)
+        return self.format.nbytes(tokens)
 
     def lookup(self, ref: ChunkRef) -> Lookup:
         """Lease the chunk from the fastest tier that holds it; the caller releases the lease."""
@@ -75,7 +75,7 @@ class ChunkCache:
             kv: `KVLayout.shape(tokens)`, keys before RoPE.
             recompute_seconds: how long it took to compute.
         """
-        chunk = ChunkKV(ref, self._format.encode(kv), recompute_seconds)
+        chunk = ChunkKV(ref, self.format.encode(kv), recompute_seconds)
         self._history.stored(ref)
         self._insert(0, chunk)
         for tier in self._tiers[1:]:
@@ -102,7 +102,7 @@ class ChunkCache:
         if lease is None:
             return None
         try:
-            return self._format.decode(lease.whole().pages, len(ref.token_ids))
+            return self.format.decode(lease.whole().pages, len(ref.token_ids))
         except ChunkUnreadable:
             self.note_unreadable(ref)
             return None
@@ -111,11 +111,16 @@ class ChunkCache:
 
     def measure(self, ref: ChunkRef, kv: torch.Tensor) -> dict[TierName, tuple[int, float]]:
         """Bytes and seconds of loading `kv` from each tier; see `measure_tiers`."""
-        return measure_tiers(self._tiers, self._format, ref, kv)
+        return measure_tiers(self._tiers, self.format, ref, kv)
 
     def note_unreadable(self, ref: ChunkRef) -> None:
         """Remember that `ref` was lost while in use, for the next miss's reason."""
         self._history.unreadable(ref)
+
+    def memories(self) -> list[torch.Tensor]:
+        """What `ChunkLease.mapped` may point into: uint8 `[layers, pages, page_bytes]` each."""
+        memories = (tier.memory() for tier in self._tiers)
+        return [memory for memory in memories if memory is not None]
 
     def stats(self) -> dict[TierName, TierStats]:
         return {tier.name: tier.stats() for tier in self._tiers}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kvweave.models.base import BlendableModel, UnsupportedModel
-    from kvweave.models.identity import model_identity
+    from kvweave.models.identity import identity_of, model_identity
     from kvweave.models.llama import SUPPORTED_MODEL_TYPES, SUPPORTED_ROPE_TYPES, LlamaFamily
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "BlendableModel",
     "LlamaFamily",
     "UnsupportedModel",
+    "identity_of",
     "model_identity",
 ]
 
@@ -28,6 +29,7 @@ _LAZY = {
     "BlendableModel": "base",
     "LlamaFamily": "llama",
     "UnsupportedModel": "base",
+    "identity_of": "identity",
     "model_identity": "identity",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 
@@ -46,6 +46,15 @@ class BlendableModel(Protocol):
 
     def finish(self, layer: int, hidden: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
         """The rest of the layer: `attended` `[tokens, heads * head_dim]` -> `[tokens, hidden]`."""
+
+    def combine_heads(self, values: torch.Tensor, how: Literal["max", "sum"]) -> torch.Tensor:
+        """Combine what was found over the heads here with the heads that other ranks hold.
+
+        The same on every rank afterwards, bit for bit. Without tensor parallelism: `values`.
+        """
+
+    def any_rank(self, flag: bool) -> bool:
+        """Whether `flag` is true on any rank; every rank must ask."""
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Final norm and head: `[tokens, hidden]` -> `[tokens, vocab]`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,21 +16,41 @@ _CHUNK_ELEMENTS = 1 << 24
 
 
 def model_identity(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
-    """Digest of weights (as loaded, so dtype and adapters count), config, tokenizer and template.
+    """Digest of weights (as loaded: dtype and adapters count), config, tokenizer and template."""
+    return identity_of(model.state_dict(), model.config, model.dtype, tokenizer)
+
+
+def identity_of(
+    weights: Mapping[str, torch.Tensor],
+    config: Any,
+    dtype: torch.dtype,
+    tokenizer: PreTrainedTokenizerBase | None,
+    part: str = "",
+) -> str:
+    """`model_identity` from its pieces, for models that are no `PreTrainedModel`.
 
     The weights are digested from memory: about 0.1 s per GB on the host.
+
+    Args:
+        tokenizer: None where prompts come as token ids only.
+        part: which part of the model these weights are, as in "rank 0 of 2".
     """
-    weights = xxhash.xxh3_128()
+    settings: dict[str, Any] = {"config": _math_config(config), "dtype": str(dtype)}
+    if part:
+        settings["part"] = part
+    digest = xxhash.xxh3_128()
     with torch.no_grad():
-        for name, tensor in sorted(model.state_dict().items()):
-            weights.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
+        for name, tensor in sorted(weights.items()):
+            digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
             flat = tensor.detach().reshape(-1)
             for piece in flat.split(_CHUNK_ELEMENTS):
-                weights.update(memoryview(piece.contiguous().cpu().view(torch.uint8).numpy()))
+                digest.update(memoryview(piece.contiguous().cpu().view(torch.uint8).numpy()))
     return digest_fields(
-        weights.digest(),
-        _json({"config": _math_config(model.config), "dtype": str(model.dtype)}),
-        tokenizer_digest(tokenizer).encode(),
+        digest.digest(),
+        _json(
+            {"config": _math_config(config), "dtype": str(dtype)} | ({"part": part} if part else {})
+        ),
+        b"" if tokenizer is None else tokenizer_digest(tokenizer).encode(),
     )
 
 

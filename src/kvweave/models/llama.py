@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -78,6 +78,12 @@ class LlamaFamily:
         block = self._blocks[layer]
         hidden = hidden + block.self_attn.o_proj(attended)
         return hidden + block.mlp(block.post_attention_layernorm(hidden))
+
+    def combine_heads(self, values: torch.Tensor, how: Literal["max", "sum"]) -> torch.Tensor:
+        return values
+
+    def any_rank(self, flag: bool) -> bool:
+        return flag
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return self._head(self._decoder.norm(hidden))

@@ -35,7 +35,7 @@ def compute_chunk(
 
 def _prefix_kv(model: BlendableModel, cache: ChunkCache, ref: ChunkRef) -> torch.Tensor:
     kv = cache.read(ref)
-    if kv is None:
+    if model.any_rank(kv is None) or kv is None:
         started = time.perf_counter()
         kv = compute_chunk_kv(model, ref.token_ids)
         cache.put(ref, kv, time.perf_counter() - started)

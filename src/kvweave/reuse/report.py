@@ -69,6 +69,26 @@ class ReuseReport:
     plan: str | None = None
     hint: str | None = None
 
+    @classmethod
+    def of(cls, mode: Mode, selector: str | None, prompt_tokens: int) -> ReuseReport:
+        """The report of a request of which nothing is known yet."""
+        return cls(
+            mode=mode,
+            selector=selector,
+            recompute_ratio=None,
+            prompt_tokens=prompt_tokens,
+            cached_tokens=0,
+            matched=0,
+            rotated=0,
+            forced=0,
+            selected=0,
+            loaded_tokens={"gpu": 0, "cpu": 0, "ssd": 0},
+            loaded_bytes=0,
+            time_ms={},
+            chunks=[],
+            first_token_logprobs=None,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready values, as it appears under `usage.kvweave`.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kvweave.blend import (
     BlendResult,
@@ -31,6 +32,9 @@ from kvweave.prompt import Prompt, Segment
 from kvweave.reuse.jobs import ChunkJob
 from kvweave.reuse.report import ChunkReport, ReuseReport
 
+if TYPE_CHECKING:
+    from kvweave.blend.gpu.workspace import Workspace
+
 #: Blending must leave at least this share of the prompt uncomputed, or a full prefill is run:
 #: it is exact, and the probe and the gathering would cost about as much.
 MIN_SAVED_SHARE = 0.1
@@ -50,6 +54,21 @@ class ReuseRequest:
     stretch: bool
     """Whether the ratio may be raised as far as loading hides the work."""
     report: ReuseReport
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What blending a prompt will come to, in tokens; `selected` is the most there can be."""
+
+    forced: int
+    selected: int
+    rotated: int
+    worthwhile: bool
+
+    @property
+    def rows(self) -> int:
+        """Tokens that will go through the layers."""
+        return self.forced + self.selected
 
 
 @dataclass(slots=True)
@@ -77,9 +96,27 @@ class FoundChunks:
         for lease in self.leases():
             lease.release()
 
+    def keep_only(self, starts: Collection[int]) -> None:
+        """Load only the placements that begin at these positions; the rest is computed."""
+        self.left += [p.lease for p in self.placements if p.start not in starts]
+        self.placements = [p for p in self.placements if p.start in starts]
+
+    def outlook(self, tokens: int) -> Outlook:
+        """What blending a prompt of `tokens` tokens with this will come to."""
+        last = tokens - 1  # never filled: it belongs to the engine
+        held = [(min(p.start + p.tokens, last) - p.start, p) for p in self.placements]
+        cached = sum(count for count, _ in held)
+        candidates = sum(count for count, p in held if not p.exact)
+        chunk_tokens = sum(p.tokens for p in self.placements if p.is_chunk)
+        selected = min(round(self.recompute_ratio * chunk_tokens), candidates)
+        saved = cached - selected + 1
+        return Outlook(last - cached, selected, cached, saved >= MIN_SAVED_SHARE * tokens)
+
 
 class ChunkReuse:
     """Finds cached chunk KV for prompts and blends it. Holds no state of any request.
+
+    workspace: see `kvweave.blend.make_workspace`.
 
     `look_up`, then `blend`, then (when the result's times are known) `account`.
     """
@@ -93,7 +130,9 @@ class ChunkReuse:
         *,
         overlap: bool,
         trace: TraceWriter | None = None,
+        workspace: Workspace | None = None,
     ) -> None:
+        self._workspace = workspace
         self._model = model
         self._identity = model_identity
         self._cache = cache
@@ -136,9 +175,9 @@ class ChunkReuse:
         """
         sink = None
         while True:
-            layout = PromptLayout(token_ids, found.placements, self._model.device)
-            if not _pays(layout, found.recompute_ratio):
+            if not found.outlook(len(token_ids)).worthwhile:
                 return None
+            layout = PromptLayout(token_ids, found.placements, self._model.device)
             sink = sink or open_sink()
             if sink is None:
                 return None
@@ -150,9 +189,27 @@ class ChunkReuse:
                     found.recompute_ratio,
                     sink,
                     overlap=self._overlap,
+                    workspace=self._workspace,
                 )
             except ChunkUnreadable as error:
-                self._drop(request, found, error)
+                self.drop(request, found, error)
+
+    def drop(self, request: ReuseRequest, found: FoundChunks, error: ChunkUnreadable) -> None:
+        """Turn a lease that could not be read into a miss."""
+        for placement in [p for p in found.placements if p.lease.ref.key == error.key]:
+            placement.lease.release()
+            found.placements.remove(placement)
+        reports = iter(request.report.chunks)
+        for segment in request.prompt.segments:
+            if segment.role == "fresh":
+                continue
+            report = next(reports) if segment.role == "chunk" else None
+            job = self._job(request, segment)
+            if job.ref.key == error.key:
+                found.missing.append(job)
+                self._cache.note_unreadable(job.ref)
+                if report is not None:
+                    report.tier, report.miss_reason = None, "unreadable"
 
     def account(self, request: ReuseRequest, found: FoundChunks, result: BlendResult) -> None:
         """Write the outcome into the request's report, and keep the planner's speeds current."""
@@ -239,33 +296,9 @@ class ChunkReuse:
             elif nbytes == sum(size for _, size in leases):
                 self._planner.observe_load(tier, nbytes, result.load_seconds / result.passes)
 
-    def _drop(self, request: ReuseRequest, found: FoundChunks, error: ChunkUnreadable) -> None:
-        """Turn a lease that could not be read into a miss."""
-        for placement in [p for p in found.placements if p.lease.ref.key == error.key]:
-            placement.lease.release()
-            found.placements.remove(placement)
-        reports = iter(request.report.chunks)
-        for segment in request.prompt.segments:
-            if segment.role == "fresh":
-                continue
-            report = next(reports) if segment.role == "chunk" else None
-            job = self._job(request, segment)
-            if job.ref.key == error.key:
-                found.missing.append(job)
-                self._cache.note_unreadable(job.ref)
-                if report is not None:
-                    report.tier, report.miss_reason = None, "unreadable"
-
     def _job(self, request: ReuseRequest, segment: Segment) -> ChunkJob:
         after = request.prompt.prefix_ids if segment.role == "chunk" else ()
         return self.job(request.tenant, after, segment.token_ids)
-
-
-def _pays(layout: PromptLayout, recompute_ratio: float) -> bool:
-    """Whether blending leaves enough of the prompt uncomputed to be worth it."""
-    chosen = min(round(recompute_ratio * layout.chunk_tokens), int(layout.candidates.sum()))
-    saved = layout.tokens - len(layout.forced) - chosen
-    return saved >= MIN_SAVED_SHARE * layout.tokens
 
 
 def _report(report: ReuseReport, result: BlendResult, found: FoundChunks) -> None:

@@ -21,7 +21,7 @@ class ChunkHeads:
             tokens = placement.tokens
             span = slice(placement.start, placement.start + tokens)
             depth[span] = torch.arange(tokens, device=depth.device)
-        candidates = layout.candidates.nonzero().flatten()
+        candidates = layout.candidate_positions
         # Stable, so that chunks in front win the last few places.
         order = depth[candidates].argsort(stable=True)
         return candidates[order[: selection.budget]]

@@ -26,4 +26,5 @@ class KVDeviation:
         _, _, here = model.qkv(1, hidden)
         _, cached = feed.layer(1)
         deviation = (here.float() - cached.float()).square().sum(dim=(0, 2))
+        deviation = model.combine_heads(deviation, "sum")
         return strongest(deviation, selection.layout.candidates, selection.budget)

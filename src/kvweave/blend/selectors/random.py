@@ -15,6 +15,6 @@ class RandomTokens:
         layout = selection.layout
         seed = int(digest_fields(encode_ids(layout.token_ids.tolist()))[:15], 16)
         generator = torch.Generator().manual_seed(seed)
-        candidates = layout.candidates.nonzero().flatten()
+        candidates = layout.candidate_positions
         order = torch.randperm(len(candidates), generator=generator)
         return candidates[order[: selection.budget].to(candidates.device)]

@@ -18,13 +18,14 @@ _MAX_RUNS = 4
 class Pages:
     """The pages of one chunk, in its order: as few runs of neighbours as there were."""
 
-    __slots__ = ("count", "index", "runs")
+    __slots__ = ("count", "index", "on_host", "runs")
 
     def __init__(self, runs: list[Run], device: torch.device) -> None:
         self.runs = tuple(runs)
         self.count = sum(stop - start for start, stop in runs)
         pages = [page for start, stop in runs for page in range(start, stop)]
-        self.index = torch.tensor(pages, dtype=torch.int64, device=device)
+        self.on_host = torch.tensor(pages, dtype=torch.int64)
+        self.index = self.on_host.to(device)
 
 
 class PageArena:
@@ -50,8 +51,9 @@ class PageArena:
     ) -> None:
         self.page_bytes = fmt.layout.layers * fmt.page_bytes
         self.pages = self.free_pages = capacity_bytes // self.page_bytes
+        # Layer by layer, so that one layer of neighbouring pages is one copy.
         self._memory = _block(self.pages * self.page_bytes, torch.device(device), pin_memory).view(
-            self.pages, fmt.layout.layers, fmt.page_bytes
+            fmt.layout.layers, self.pages, fmt.page_bytes
         )
         self._is_free = np.ones(self.pages, dtype=bool)
 
@@ -87,19 +89,24 @@ class PageArena:
         """Fill these pages with uint8 `[count, layers, page_bytes]` from any device."""
         done = 0
         for start, stop in pages.runs:
-            self._memory[start:stop].copy_(content[done : done + stop - start])
+            self._memory[:, start:stop].copy_(content[done : done + stop - start].transpose(0, 1))
             done += stop - start
 
     def read(self, pages: Pages) -> torch.Tensor:
         """A copy of these pages: uint8 `[count, layers, page_bytes]`."""
-        return self._memory.index_select(0, pages.index)
+        return self._memory.index_select(1, pages.index).transpose(0, 1).contiguous()
+
+    @property
+    def memory(self) -> torch.Tensor:
+        """All of it: uint8 `[layers, pages, page_bytes]`."""
+        return self._memory
 
     def layer(self, pages: Pages, layer: int) -> list[torch.Tensor]:
         """One layer of these pages in order, in pieces of uint8 `[n, page_bytes]`.
 
         Views where the chunk lies in few runs, else one gathered copy.
         """
-        memory = self._memory[:, layer]
+        memory = self._memory[layer]
         if len(pages.runs) > _MAX_RUNS:
             return [memory.index_select(0, pages.index)]
         return [memory[start:stop] for start, stop in pages.runs]

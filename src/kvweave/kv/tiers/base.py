@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
+
 from kvweave.kv.chunk import ChunkKV, ChunkLease, TierName
 from kvweave.kv.identity import ChunkRef
 
@@ -51,6 +53,9 @@ class Tier(Protocol):
 
     def clear(self) -> int:
         """Forget everything not in use; returns the number of chunks dropped."""
+
+    def memory(self) -> torch.Tensor | None:
+        """Memory that a kernel can read chunk KV in, exactly as computed; None: there is none."""
 
     def stats(self) -> TierStats: ...
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from kvweave.kv.admission import Admission
-from kvweave.kv.chunk import ChunkKV, TierName
+from kvweave.kv.chunk import ChunkKV, MappedPages, TierName
 from kvweave.kv.eviction import EvictionPolicy
 from kvweave.kv.format import KVFormat
 from kvweave.kv.identity import ChunkRef
@@ -109,6 +109,11 @@ class MemoryTier:
                 self._drop(key, keep=False)
             return len(free)
 
+    def memory(self) -> torch.Tensor | None:
+        memory = self._arena.memory
+        exact = self._format.precision.name == "auto"
+        return memory if exact and (memory.is_cuda or memory.is_pinned()) else None
+
     def stats(self) -> TierStats:
         with self._lock:
             arena = self._arena
@@ -162,6 +167,10 @@ class MemoryTier:
             )
             done += wanted
 
+    def _mapped(self, entry: _Entry) -> MappedPages | None:
+        memory = self.memory()
+        return None if memory is None else MappedPages(memory, entry.pages.on_host)
+
     def _read(self, entry: _Entry) -> ChunkKV:
         return ChunkKV(entry.ref, self._arena.read(entry.pages), entry.recompute_seconds)
 
@@ -201,9 +210,16 @@ class MemoryLease:
     def prefetch(self, layer: int) -> None:
         pass  # it is here already
 
+    def ready(self) -> bool:
+        return True
+
     def read_layer(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         self._check()
         self._tier._read_layer(self._entry, layer, keys, values)
+
+    def mapped(self) -> MappedPages | None:
+        self._check()
+        return self._tier._mapped(self._entry)
 
     def whole(self) -> ChunkKV:
         self._check()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from kvweave.kv.chunk import ChunkKV, ChunkUnreadable, TierName
+from kvweave.kv.chunk import ChunkKV, ChunkUnreadable, MappedPages, TierName
 from kvweave.kv.codec import ALIGNMENT, ChunkHeader, bytes_of, pages_of
 from kvweave.kv.format import KVFormat
 from kvweave.kv.identity import ChunkRef
@@ -165,6 +165,13 @@ class FileLease:
             self._wanted.add(layer)
             self._readers.want(self, layer)
 
+    def ready(self) -> bool:
+        if not self._wanted.issubset(self._done):
+            return False
+        for layer in self._wanted:
+            self.wait(layer)
+        return True
+
     def read_layer(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         self.wait(layer)
         content, split = self._layer(layer), self._header.key_bytes
@@ -173,6 +180,9 @@ class FileLease:
         value_bytes = self._format.page_bytes - self._format.key_bytes
         value_pages = content[split:].view(-1, value_bytes)[:pages]
         self._format.decode_layer(key_pages, value_pages, keys, values)
+
+    def mapped(self) -> MappedPages | None:
+        return None
 
     def whole(self) -> ChunkKV:
         header = self._header

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
+import torch
+
 from kvweave.kv.chunk import ChunkKV, ChunkUnreadable, TierName
 from kvweave.kv.codec import ALIGNMENT, check_expected, read_header, write_chunk
 from kvweave.kv.eviction import EvictionPolicy
@@ -157,6 +159,9 @@ class SSDTier:
             for start in range(0, len(keys), _BATCH):
                 gone += len(self._index.remove_many(keys[start : start + _BATCH]))
         return gone
+
+    def memory(self) -> torch.Tensor | None:
+        return None
 
     def stats(self) -> TierStats:
         chunks, used = self._index.used()

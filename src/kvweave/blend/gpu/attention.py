@@ -1,0 +1,330 @@
+"""Causal attention of scattered rows over all keys, as Triton kernels.
+
+One program takes a block of neighbouring rows of one head and walks over the keys that any of them
+may see (FlashAttention-2, Dao 2023). Rows are sorted by position, so only the last stretch of that
+walk needs a mask. Few rows over many keys are split along the keys and combined afterwards
+(Flash-Decoding, Dao et al. 2023).
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+_LOG2E = 1.4426950408889634
+#: Programs that keep a large GPU busy; fewer are split along the keys.
+_ENOUGH_PROGRAMS = 256
+_MIN_KEYS_PER_SPLIT = 512
+
+
+@triton.jit
+def _attend(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    position_ptr,
+    visible_ptr,
+    out_ptr,
+    lse_ptr,
+    partial_ptr,
+    scale_log2,
+    rows,
+    keys,
+    q_head,
+    q_row,
+    k_head,
+    k_key,
+    v_head,
+    v_key,
+    heads,
+    GROUP: tl.constexpr,
+    DIM: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    SPLITS: tl.constexpr,
+    MASKED: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    # Blocks at the end see most keys: they start first.
+    block = tl.num_programs(0) - 1 - tl.program_id(0)
+    head = tl.program_id(1)
+    split = tl.program_id(2)
+    row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    dim = tl.arange(0, DIM)
+    in_rows = row < rows
+    position = tl.load(position_ptr + row, mask=in_rows, other=-1)
+    last = tl.max(position, 0) + 1
+    first = tl.min(tl.where(in_rows, position, 2147483647), 0) + 1  # all rows see the keys before
+    q = tl.load(
+        q_ptr + head.to(tl.int64) * q_head + row[:, None].to(tl.int64) * q_row + dim[None, :],
+        mask=in_rows[:, None],
+        other=0.0,
+    )
+    per_split = tl.cdiv(tl.cdiv(last, BLOCK_KEYS), SPLITS) * BLOCK_KEYS
+    begin = split * per_split
+    end = tl.minimum(begin + per_split, last)
+    if MASKED:
+        plain = begin
+    else:
+        plain = tl.minimum(tl.maximum(first // BLOCK_KEYS * BLOCK_KEYS, begin), end)
+    kv_head = head // GROUP
+    k_base = k_ptr + kv_head.to(tl.int64) * k_head
+    v_base = v_ptr + kv_head.to(tl.int64) * v_head
+    best = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_ROWS], tl.float32)
+    acc = tl.zeros([BLOCK_ROWS, DIM], tl.float32)
+    for start in range(begin, plain, BLOCK_KEYS):
+        key = start + tl.arange(0, BLOCK_KEYS)
+        k = tl.load(k_base + key[None, :].to(tl.int64) * k_key + dim[:, None])
+        scores = tl.dot(q, k, input_precision=PRECISION) * scale_log2
+        higher = tl.maximum(best, tl.max(scores, 1))
+        weights = tl.exp2(scores - higher[:, None])
+        shrink = tl.exp2(best - higher)
+        total = total * shrink + tl.sum(weights, 1)
+        v = tl.load(v_base + key[:, None].to(tl.int64) * v_key + dim[None, :])
+        acc = acc * shrink[:, None]
+        acc = tl.dot(weights.to(v.dtype), v, acc, input_precision=PRECISION)
+        best = higher
+    for start in range(plain, end, BLOCK_KEYS):
+        key = start + tl.arange(0, BLOCK_KEYS)
+        in_keys = key < end
+        k = tl.load(
+            k_base + key[None, :].to(tl.int64) * k_key + dim[:, None],
+            mask=in_keys[None, :],
+            other=0.0,
+        )
+        scores = tl.dot(q, k, input_precision=PRECISION) * scale_log2
+        seen = (key[None, :] <= position[:, None]) & in_keys[None, :]
+        if MASKED:
+            exists = tl.load(visible_ptr + key, mask=in_keys, other=0)
+            seen = seen & (exists[None, :] != 0)
+        scores = tl.where(seen, scores, float("-inf"))
+        higher = tl.maximum(best, tl.max(scores, 1))
+        # A row may see nothing yet; -inf minus -inf would be NaN.
+        safe = tl.where(higher == float("-inf"), 0.0, higher)
+        weights = tl.exp2(scores - safe[:, None])
+        shrink = tl.exp2(best - safe)
+        total = total * shrink + tl.sum(weights, 1)
+        v = tl.load(
+            v_base + key[:, None].to(tl.int64) * v_key + dim[None, :],
+            mask=in_keys[:, None],
+            other=0.0,
+        )
+        acc = acc * shrink[:, None]
+        acc = tl.dot(weights.to(v.dtype), v, acc, input_precision=PRECISION)
+        best = higher
+    if SPLITS == 1:
+        out = acc / total[:, None]
+        at = out_ptr + (row[:, None].to(tl.int64) * heads + head) * DIM + dim[None, :]
+        tl.store(at, out.to(out_ptr.dtype.element_ty), mask=in_rows[:, None])
+        tl.store(lse_ptr + head * rows + row, best + tl.log2(total), mask=in_rows)
+    else:
+        safe_total = tl.where(total > 0, total, 1.0)
+        slot = ((split * heads + head) * rows + row).to(tl.int64)
+        at = partial_ptr + slot[:, None] * DIM + dim[None, :]
+        tl.store(at, acc / safe_total[:, None], mask=in_rows[:, None])
+        lse = tl.where(total > 0, best + tl.log2(safe_total), float("-inf"))
+        tl.store(lse_ptr + slot, lse, mask=in_rows)
+
+
+@triton.jit
+def _combine(
+    partial_ptr,
+    partial_lse_ptr,
+    out_ptr,
+    lse_ptr,
+    rows,
+    heads,
+    DIM: tl.constexpr,
+    SPLITS: tl.constexpr,
+):
+    row = tl.program_id(0)
+    head = tl.program_id(1)
+    split = tl.arange(0, SPLITS)
+    dim = tl.arange(0, DIM)
+    slot = ((split * heads + head) * rows + row).to(tl.int64)
+    lse = tl.load(partial_lse_ptr + slot)
+    best = tl.max(lse, 0)
+    weights = tl.exp2(lse - best)
+    total = tl.sum(weights, 0)
+    parts = tl.load(partial_ptr + slot[:, None] * DIM + dim[None, :])
+    out = tl.sum(parts * weights[:, None], 0) / total
+    at = out_ptr + (row.to(tl.int64) * heads + head) * DIM + dim
+    tl.store(at, out.to(out_ptr.dtype.element_ty))
+    tl.store(lse_ptr + head * rows + row, best + tl.log2(total))
+
+
+@triton.jit
+def _observe(
+    q_ptr,
+    k_ptr,
+    position_ptr,
+    visible_ptr,
+    lse_ptr,
+    seen_ptr,
+    scale_log2,
+    rows,
+    keys,
+    q_head,
+    q_row,
+    k_head,
+    k_key,
+    GROUP: tl.constexpr,
+    DIM: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    MASKED: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    kv_head = tl.program_id(1)
+    key = tl.program_id(0) * BLOCK_KEYS + tl.arange(0, BLOCK_KEYS)
+    dim = tl.arange(0, DIM)
+    in_keys = key < keys
+    last = tl.load(position_ptr + rows - 1)  # rows are in order of their positions
+    exists = in_keys & (key <= last)
+    k = tl.load(
+        k_ptr + kv_head.to(tl.int64) * k_head + key[None, :].to(tl.int64) * k_key + dim[:, None],
+        mask=exists[None, :],
+        other=0.0,
+    )
+    if MASKED:
+        exists = exists & (tl.load(visible_ptr + key, mask=in_keys, other=0) != 0)
+    strongest = tl.zeros([BLOCK_KEYS], tl.float32)
+    needed = tl.where(tl.program_id(0) * BLOCK_KEYS <= last, rows, 0)
+    for start in range(0, needed, BLOCK_ROWS):
+        row = start + tl.arange(0, BLOCK_ROWS)
+        in_rows = row < rows
+        position = tl.load(position_ptr + row, mask=in_rows, other=-1)
+        seen = (key[None, :] <= position[:, None]) & exists[None, :]
+        for member in range(GROUP):
+            head = kv_head * GROUP + member
+            q = tl.load(
+                q_ptr
+                + head.to(tl.int64) * q_head
+                + row[:, None].to(tl.int64) * q_row
+                + dim[None, :],
+                mask=in_rows[:, None],
+                other=0.0,
+            )
+            lse = tl.load(lse_ptr + head * rows + row, mask=in_rows, other=0.0)
+            scores = tl.dot(q, k, input_precision=PRECISION) * scale_log2
+            weights = tl.where(seen, tl.exp2(scores - lse[:, None]), 0.0)
+            strongest = tl.maximum(strongest, tl.max(weights, 0))
+    tl.store(seen_ptr + kv_head * keys + key, strongest, mask=in_keys)
+
+
+def attend(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    positions: torch.Tensor,
+    visible: torch.Tensor | None,
+    scale: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of every row over the keys up to its position.
+
+    Args:
+        q: `[heads, rows, head_dim]`; k, v: `[kv_heads, keys, head_dim]`. The last dimension is
+            dense, the others may be strided.
+        positions: int32 `[rows]`, ascending.
+        visible: bool `[keys]`, or None when all keys exist.
+
+    Returns:
+        `[rows, heads * head_dim]`, and the row sums as fp32 log2 `[heads, rows]`.
+    """
+    heads, rows, dim = q.shape
+    kv_heads, keys, _ = k.shape
+    wide = q.dtype == torch.float32
+    block_rows, block_keys = (32, 32) if wide else (128 if rows > 64 else 64, 64)
+    blocks = triton.cdiv(rows, block_rows)
+    splits = 1
+    while (
+        splits < 16
+        and blocks * heads * splits < _ENOUGH_PROGRAMS
+        and keys >= 2 * splits * _MIN_KEYS_PER_SPLIT
+    ):
+        splits *= 2
+    out = q.new_empty(rows, heads * dim)
+    lse = q.new_empty(heads, rows, dtype=torch.float32)
+    partial = partial_lse = lse
+    if splits > 1:
+        partial = q.new_empty(splits, heads, rows, dim, dtype=torch.float32)
+        partial_lse = q.new_empty(splits, heads, rows, dtype=torch.float32)
+    _attend[(blocks, heads, splits)](
+        q,
+        k,
+        v,
+        positions,
+        positions if visible is None else visible.view(torch.uint8),
+        out,
+        lse if splits == 1 else partial_lse,
+        partial,
+        scale * _LOG2E,
+        rows,
+        keys,
+        q.stride(0),
+        q.stride(1),
+        k.stride(0),
+        k.stride(1),
+        v.stride(0),
+        v.stride(1),
+        heads,
+        GROUP=heads // kv_heads,
+        DIM=dim,
+        BLOCK_ROWS=block_rows,
+        BLOCK_KEYS=block_keys,
+        SPLITS=splits,
+        MASKED=visible is not None,
+        PRECISION="ieee" if wide else "tf32",
+        num_warps=4 if block_rows < 128 else 8,
+        num_stages=2 if wide else 3,
+    )
+    if splits > 1:
+        _combine[(rows, heads)](
+            partial, partial_lse, out, lse, rows, heads, DIM=dim, SPLITS=splits, num_warps=1
+        )
+    return out, lse
+
+
+def observe(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    positions: torch.Tensor,
+    visible: torch.Tensor | None,
+    lse: torch.Tensor,
+    scale: float,
+) -> torch.Tensor:
+    """The largest attention probability that any head of any row gave to each key: fp32 `[keys]`.
+
+    Arguments as for `attend`, with the row sums that it returned.
+    """
+    heads, rows, dim = q.shape
+    kv_heads, keys, _ = k.shape
+    wide = q.dtype == torch.float32
+    block_rows, block_keys = (32, 32) if wide else (64, 64)
+    seen = q.new_empty(kv_heads, keys, dtype=torch.float32)
+    _observe[(triton.cdiv(keys, block_keys), kv_heads)](
+        q,
+        k,
+        positions,
+        positions if visible is None else visible.view(torch.uint8),
+        lse,
+        seen,
+        scale * _LOG2E,
+        rows,
+        keys,
+        q.stride(0),
+        q.stride(1),
+        k.stride(0),
+        k.stride(1),
+        GROUP=heads // kv_heads,
+        DIM=dim,
+        BLOCK_ROWS=block_rows,
+        BLOCK_KEYS=block_keys,
+        MASKED=visible is not None,
+        PRECISION="ieee" if wide else "tf32",
+        num_warps=4,
+        num_stages=2,
+    )
+    return seen.amax(dim=0)

@@ -1,0 +1,224 @@
+"""Rotating keys and queries while they are moved, as Triton kernels: each number is touched once.
+
+RoPE in the half-split order of Llama, computed in fp32; see `kvweave.blend.rope`.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _rotate(x_ptr, cos_ptr, sin_ptr, out_ptr, at, to, angle, mask, HALF: tl.constexpr):
+    """`x` at offsets `at` `[tokens, HALF]`, rotated by the angles at `angle`, to offsets `to`."""
+    low = tl.load(x_ptr + at, mask=mask, other=0.0)
+    high = tl.load(x_ptr + at + HALF, mask=mask, other=0.0)
+    kind = low.dtype
+    low = low.to(tl.float32)
+    high = high.to(tl.float32)
+    cos_low = tl.load(cos_ptr + angle, mask=mask, other=0.0)
+    cos_high = tl.load(cos_ptr + angle + HALF, mask=mask, other=0.0)
+    sin_low = tl.load(sin_ptr + angle, mask=mask, other=0.0)
+    sin_high = tl.load(sin_ptr + angle + HALF, mask=mask, other=0.0)
+    tl.store(out_ptr + to, (low * cos_low - high * sin_low).to(kind), mask=mask)
+    tl.store(out_ptr + to + HALF, (high * cos_high + low * sin_high).to(kind), mask=mask)
+
+
+@triton.jit
+def _copy(x_ptr, out_ptr, at, to, mask, HALF: tl.constexpr):
+    tl.store(out_ptr + to, tl.load(x_ptr + at, mask=mask, other=0.0), mask=mask)
+    tl.store(out_ptr + to + HALF, tl.load(x_ptr + at + HALF, mask=mask, other=0.0), mask=mask)
+
+
+@triton.jit
+def _gather(
+    memory_ptr,
+    source_ptr,
+    cos_ptr,
+    sin_ptr,
+    keys_ptr,
+    values_ptr,
+    tokens,
+    page_stride,
+    value_offset,
+    k_head,
+    k_token,
+    v_head,
+    v_token,
+    DIM: tl.constexpr,
+    PAGE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    head = tl.program_id(1)
+    half = tl.arange(0, DIM // 2)[None, :]
+    for block in range(tl.program_id(0), tl.cdiv(tokens, BLOCK), tl.num_programs(0)):
+        token = block * BLOCK + tl.arange(0, BLOCK)
+        source = tl.load(source_ptr + token, mask=token < tokens, other=-1)
+        mask = (source >= 0)[:, None]
+        page = (source // PAGE).to(tl.int64)[:, None]
+        at = page * page_stride + (head * PAGE + (source % PAGE)[:, None]) * DIM + half
+        wide = token[:, None].to(tl.int64)
+        _rotate(
+            memory_ptr,
+            cos_ptr,
+            sin_ptr,
+            keys_ptr,
+            at,
+            head.to(tl.int64) * k_head + wide * k_token + half,
+            wide * DIM + half,
+            mask,
+            DIM // 2,
+        )
+        to = head.to(tl.int64) * v_head + wide * v_token + half
+        _copy(memory_ptr, values_ptr, at + value_offset, to, mask, DIM // 2)
+
+
+@triton.jit
+def _place(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    row_ptr,
+    cos_ptr,
+    sin_ptr,
+    keys_ptr,
+    values_ptr,
+    rotated_ptr,
+    rows,
+    heads,
+    kv_heads,
+    q_head,
+    q_row,
+    x_head,
+    x_row,
+    y_head,
+    y_row,
+    k_head,
+    k_token,
+    v_head,
+    v_token,
+    DIM: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    head = tl.program_id(1)
+    half = tl.arange(0, DIM // 2)[None, :]
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = (row < rows)[:, None]
+    position = tl.load(row_ptr + row, mask=row < rows, other=0).to(tl.int64)[:, None]
+    row = row.to(tl.int64)[:, None]
+    wide = head.to(tl.int64)
+    angle = position * DIM + half
+    at = wide * q_head + row * q_row + half
+    to = (row * heads + head) * DIM + half
+    _rotate(q_ptr, cos_ptr, sin_ptr, rotated_ptr, at, to, angle, mask, DIM // 2)
+    if head < kv_heads:
+        at = wide * x_head + row * x_row + half
+        to = wide * k_head + position * k_token + half
+        _rotate(k_ptr, cos_ptr, sin_ptr, keys_ptr, at, to, angle, mask, DIM // 2)
+        at = wide * y_head + row * y_row + half
+        to = wide * v_head + position * v_token + half
+        _copy(v_ptr, values_ptr, at, to, mask, DIM // 2)
+
+
+def gather_layer(
+    memory: torch.Tensor,
+    source: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    *,
+    page_tokens: int,
+    value_offset: int,
+    programs: int,
+) -> None:
+    """Bring the stored KV of one layer to its places in a prompt, rotating the keys.
+
+    Args:
+        memory: `[pages, numbers]` of one layer, as stored: on the device, or page-locked on the
+            host, where the kernel reads it over the bus.
+        source: int32 `[tokens]`, the stored token (page * page_tokens + offset) that goes to each
+            position; -1: none.
+        cos, sin: fp32 `[tokens, head_dim]`.
+        keys, values: `[kv_heads, tokens, head_dim]`, dense in the last dimension; written.
+        value_offset: where in a page the values begin.
+        programs: at most so many per head; few are enough to fill a bus.
+    """
+    kv_heads, tokens, dim = keys.shape
+    block = 32
+    _gather[(min(programs, triton.cdiv(tokens, block)), kv_heads)](
+        memory,
+        source,
+        cos,
+        sin,
+        keys,
+        values,
+        tokens,
+        memory.stride(0),
+        value_offset,
+        keys.stride(0),
+        keys.stride(1),
+        values.stride(0),
+        values.stride(1),
+        DIM=dim,
+        PAGE=page_tokens,
+        BLOCK=block,
+        num_warps=4,
+    )
+
+
+def place_rows(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    rows: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+) -> torch.Tensor:
+    """Rotate q and k by the positions `rows`, and put k and v at those positions.
+
+    Args:
+        q: `[heads, rows, head_dim]`; k, v: `[kv_heads, rows, head_dim]`, dense in the last
+            dimension.
+        rows: int32 `[rows]`.
+        cos, sin: fp32 `[tokens, head_dim]`, of all positions.
+        keys, values: `[kv_heads, tokens, head_dim]`; written at `rows`.
+
+    Returns:
+        q, rotated.
+    """
+    heads, count, dim = q.shape
+    rotated = q.new_empty(count, heads, dim)
+    block = 16
+    _place[(triton.cdiv(count, block), heads)](
+        q,
+        k,
+        v,
+        rows,
+        cos,
+        sin,
+        keys,
+        values,
+        rotated,
+        count,
+        heads,
+        k.shape[0],
+        q.stride(0),
+        q.stride(1),
+        k.stride(0),
+        k.stride(1),
+        v.stride(0),
+        v.stride(1),
+        keys.stride(0),
+        keys.stride(1),
+        values.stride(0),
+        values.stride(1),
+        DIM=dim,
+        BLOCK=block,
+        num_warps=2,
+    )
+    return rotated.transpose(0, 1)

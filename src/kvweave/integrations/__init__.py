@@ -1,0 +1,1 @@
+"""kvweave inside other engines. Each integration is imported by its engine, never by kvweave."""
