@@ -138,6 +138,19 @@ async def test_a_request_is_recorded_without_its_text(post, keys, database, stre
     assert "built" not in str(record)
 
 
+async def test_chunks_that_are_sent_ahead_are_recorded_and_charged(client, keys, database):
+    _, text = keys.create("app", quota=Quota(tpm=100))
+    body = {"chunks": [{"text": "p" * 70}]}
+    statuses = [
+        (await client.post("/v1/chunks", json=body, headers={"x-api-key": text})).status_code
+        for _ in range(2)
+    ]
+    assert statuses == [200, 429]
+    first, second = await records(database, 2)
+    assert (first.format, first.status, first.prompt_tokens) == ("chunks", 200, 70)
+    assert (second.status, second.error_code) == (429, "rate_limit_exceeded")
+
+
 async def test_refused_and_failed_requests_are_recorded_with_their_error(post, engine, database):
     await post(model="org/wrods")
     engine.error, engine.error_after = RuntimeError("a defect"), 2
@@ -177,6 +190,19 @@ async def test_a_broken_database_is_503_and_not_let_in(post, keys, monkeypatch):
     refused = await post()
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "accounts_unavailable")
     assert "secret-host" not in refused.text
+
+
+async def test_a_limit_that_cannot_be_looked_up_is_503(post, keys, monkeypatch):
+    from kvweave.accounts import AccountsError, SpentStore
+
+    def away(self, *arguments):
+        raise AccountsError("away")
+
+    _, text = keys.create("app", quota=Quota(rpm=5))
+    with monkeypatch.context() as patch:
+        patch.setattr(SpentStore, "take", away)
+        assert (await post(text)).status_code == 503
+    assert (await post(text)).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.0.0.2"])

@@ -6,6 +6,7 @@ import datetime
 import json
 import socket
 import ssl
+from dataclasses import replace
 
 import pytest
 import trustme
@@ -20,6 +21,7 @@ from kvweave.doctor.checks import (
     loopback_proxy,
     missing_choices,
     model_name,
+    no_endpoint,
     order,
     server_error,
     tls,
@@ -105,6 +107,21 @@ def test_a_misspelt_model_is_found_with_the_nearest(subject, one, serve):
     routes = GOOD | {"/v1/chat/completions": refused(404, "model_not_found")["/v1/models"]}
     finding = one(model_name.check, subject(f"{serve(routes)}/v1", model="smolm2"))
     assert (finding.code, finding.mend) == ("model_not_found", "did you mean smollm2?")
+
+
+@pytest.mark.parametrize("style", ["responses", "anthropic"])
+def test_a_format_that_the_server_does_not_speak_is_found(subject, one, serve, style):
+    url = serve(GOOD)
+    examined = subject(url if style == "anthropic" else f"{url}/v1", model="smollm2")
+    examined.settings = replace(examined.settings, style=style)
+    assert one(no_endpoint.check, examined).code == "format_not_spoken"
+    assert list(model_name.check(examined)) == []
+
+
+def test_a_proxy_that_fails_is_named(subject, one, monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "http://me:sesame@127.0.0.1:1")
+    finding = one(unreachable.check, subject("http://models.example.org/v1"))
+    assert "proxy at 127.0.0.1:1" in finding.message and "sesame" not in finding.message
 
 
 CHOICELESS = {

@@ -55,12 +55,8 @@ def create_router(
     @router.post("/chat/completions")
     async def create_chat_completion(request: Request) -> Response:
         caller: Caller = request.state.caller
-        note = UsageNote(usage, caller, "chat.completions", "kvweave")
-        try:
+        with UsageNote(usage, caller, "chat.completions", "kvweave") as note:
             return await answer(request, caller, note)
-        except BaseException as error:
-            note.failed(error)
-            raise
 
     async def answer(request: Request, caller: Caller, note: UsageNote) -> Response:
         body = await read_body(request, ChatCompletionRequest)
@@ -100,6 +96,13 @@ def create_router(
     @router.post("/chunks")
     async def create_chunks(request: Request) -> Response:
         caller: Caller = request.state.caller
+        with UsageNote(usage, caller, "chunks", "kvweave") as note:
+            response = await warm(request, caller, note)
+            note.done()
+            return response
+
+    async def warm(request: Request, caller: Caller, note: UsageNote) -> Response:
+        note.model = engine.model_name
         if not caller.may_use(engine.model_name):
             raise model_not_allowed(engine.model_name)
         body = await read_body(request, ChunksRequest)
@@ -116,7 +119,8 @@ def create_router(
             )
 
         prefix_ids, encoded = await to_thread.run_sync(encode)
-        await request.state.visit.reserve(sum(map(len, encoded)))
+        note.prompt_tokens = sum(map(len, encoded))
+        await request.state.visit.reserve(note.prompt_tokens)
         for (text, _), token_ids in zip(texts, encoded, strict=True):
             if len(prefix_ids) + len(token_ids) > engine.max_model_len:
                 raise ApiError(

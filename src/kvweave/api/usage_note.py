@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from types import TracebackType
 
 from kvweave.accounts import Caller, UsageRecord, UsageSink
 from kvweave.api.errors import ClientDisconnected, from_exception
@@ -15,6 +16,9 @@ _HUNG_UP = (499, "client_disconnected")  # the status that proxies log for it
 
 class UsageNote:
     """Follows a request to its end, and records it once.
+
+    As a context manager it records an error that leaves the block; one that is answered is recorded
+    when its deltas have ended (`follow`), or by `done`.
 
     Args:
         caller: whose request it is.
@@ -35,6 +39,18 @@ class UsageNote:
         self._completion_tokens = 0
         self.model = ""
         self.prompt_tokens = 0
+
+    def __enter__(self) -> UsageNote:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.failed(error)
 
     async def follow(self, deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
         """The same deltas; the request is recorded when they end, fail or are not wanted any more.

@@ -107,8 +107,9 @@ def list_keys(
         typer.echo("There are no keys." if project is None else f"{project} has no keys.")
         return
     table = Table(box=None, pad_edge=False)
-    for title in ("key", "project", "state", "models", "rpm", "tpm", "budget", "created"):
-        table.add_column(title, justify="right" if title in ("rpm", "tpm", "budget") else "left")
+    for title in ("key", "project", "state", "models", "rpm", "tpm", "budget"):
+        right = title in ("rpm", "tpm", "budget")
+        table.add_column(title, justify="right" if right else "left", no_wrap=right)
     for key in described:
         table.add_row(
             key["id"],
@@ -116,7 +117,6 @@ def list_keys(
             key["state"],
             ", ".join(key["models"] or ["all"]),
             *(_of(key["limits"].get(limit)) for limit in ("rpm", "tpm", "budget")),
-            key["created_at"][:10],
         )
     Console(soft_wrap=True).print(table)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
@@ -142,6 +143,16 @@ class Probe:
         except ValueError:
             parsed = None
         return Outcome(url, answer.status_code, parsed, answer.text)
+
+
+def proxy_of(url: str) -> str | None:
+    """The proxy through which the environment sends requests to `url`, without its password."""
+    parts = urlsplit(url)
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(parts.hostname or ""):
+        return None
+    return proxy.rpartition("@")[2]
 
 
 def host_of(url: str) -> str:

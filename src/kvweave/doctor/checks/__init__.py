@@ -17,6 +17,7 @@ from kvweave.doctor.checks import (
     memory,
     missing_choices,
     model_name,
+    no_endpoint,
     order,
     port_in_use,
     server_error,
@@ -50,6 +51,7 @@ CONNECTION: dict[str, Check] = {
     "path": wrong_path.check,
     "access": key_refused.check,
     "model": model_name.check,
+    "format": no_endpoint.check,
     "answer": missing_choices.check,
     "request": server_error.check,
 }

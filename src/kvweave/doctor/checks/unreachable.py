@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 
 from kvweave.doctor.finding import Finding
-from kvweave.doctor.probe import host_of
+from kvweave.doctor.probe import host_of, proxy_of
 from kvweave.doctor.subject import Subject
 
 
@@ -19,7 +19,11 @@ def check(subject: Subject) -> Iterator[Finding]:
     outcome = subject.models
     if outcome.error is None or outcome.tls_error() is not None:
         return
-    message, mend = _explain(outcome.error, list(outcome.causes()))
+    if (proxy := proxy_of(outcome.url)) and isinstance(outcome.error, httpx.TransportError):
+        message = f"requests to it go through a proxy at {proxy}, and fail there ({outcome.error})"
+        mend = "mend the proxy, or see the variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
+    else:
+        message, mend = _explain(outcome.error, list(outcome.causes()))
     yield Finding("no_answer", f"{host_of(outcome.url)} gives no answer: {message}", mend)
 
 
@@ -34,8 +38,6 @@ def _explain(error: Exception, causes: list[BaseException]) -> tuple[str, str]:
             "the key has characters that cannot be sent",
             "copy the key again, without line ends or anything around it",
         )
-    if isinstance(error, httpx.ProxyError):
-        return "a proxy refuses to pass the request on", "see HTTP_PROXY and HTTPS_PROXY"
     if any(isinstance(cause, socket.gaierror) for cause in causes):
         return "nobody knows a host of that name", "correct the host in the base URL"
     if isinstance(error, httpx.ConnectTimeout):
@@ -45,7 +47,6 @@ def _explain(error: Exception, causes: list[BaseException]) -> tuple[str, str]:
     if isinstance(error, httpx.ConnectError):
         return (
             "nothing listens there",
-            "start the server (kvweave serve), or correct host and port; if a proxy is set, that "
-            "may be what does not listen",
+            "start the server (kvweave serve), or correct host and port",
         )
     return str(error) or type(error).__name__, "see the server's log"
