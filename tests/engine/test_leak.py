@@ -97,9 +97,14 @@ async def test_requests_of_all_kinds_leave_nothing_behind(make_engine, tools):
     assert last.token_count <= 8
 
     # And no lease pins anything: the memory tiers can be emptied to the last byte.
-    engine._cache.clear()
-    stats = engine.tier_stats()
-    assert [stats[tier].used_bytes for tier in ("gpu", "cpu", "ssd")] == [0, 0, 0]
+    for _ in range(200):  # what was loaded last may still be on its way into an upper tier
+        engine._cache.clear()
+        stats = engine.tier_stats()
+        used = [stats[tier].used_bytes for tier in ("gpu", "cpu", "ssd")]
+        if used == [0, 0, 0]:
+            break
+        await asyncio.sleep(0.05)
+    assert used == [0, 0, 0]
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
