@@ -75,6 +75,7 @@ def build(loaded: LoadedModel, folder: Path) -> EmbeddedEngine:
             "model": {"max_model_len": 2048},
             "kv_cache": kv_cache,
             "engine": {"kv_pages_tokens": 8192},
+            "quality": {"gate": False},
         }
     )
     return engine_around(loaded, config, Metrics())

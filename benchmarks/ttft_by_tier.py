@@ -75,6 +75,7 @@ def build(folder: Path, model: str, gpu: float, cpu: float, overlap: bool) -> Em
                 "plan_loads": False,  # load from the tier in question, whatever it costs
                 "ssd_direct_io": True,  # from the disk, not from the page cache
             },
+            "quality": {"gate": False},
         }
     )
     engine = build_engine(config, Metrics())

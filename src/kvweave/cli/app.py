@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 from kvweave import __version__
-from kvweave.cli import bench, cache, config, connect, doctor, keys, models, serve, usage, warm
+from kvweave.cli import (
+    audit,
+    bench,
+    cache,
+    config,
+    connect,
+    doctor,
+    keys,
+    models,
+    serve,
+    usage,
+    warm,
+)
 from kvweave.cli.errors import FriendlyErrors
 
 app = typer.Typer(
@@ -49,6 +61,7 @@ def main(
 # Modules of commands import torch and transformers inside their functions only: help stays quick.
 app.command()(serve.serve)
 app.command()(warm.warm)
+app.command()(audit.audit)
 app.command()(connect.connect)
 app.command()(doctor.doctor)
 app.add_typer(bench.app, name="bench")
