@@ -133,6 +133,19 @@ def blended_prefill(
     )
 
 
+@torch.no_grad()
+def select_tokens(
+    model: BlendableModel, layout: PromptLayout, selector: Selector, recompute_ratio: float
+) -> torch.Tensor:
+    """The cached positions (int64) that `blended_prefill` would compute again, and nothing more.
+
+    Raises:
+        ChunkUnreadable: a lease turned out to be unreadable.
+    """
+    feed = make_feed(model, layout, overlap=True)
+    return _select(model, layout, feed, selector, recompute_ratio)
+
+
 def _select(
     model: BlendableModel,
     layout: PromptLayout,

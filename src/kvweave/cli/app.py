@@ -14,6 +14,7 @@ from kvweave.cli import (
     config,
     connect,
     doctor,
+    explain,
     keys,
     models,
     serve,
@@ -62,6 +63,7 @@ def main(
 app.command()(serve.serve)
 app.command()(warm.warm)
 app.command()(audit.audit)
+app.command()(explain.explain)
 app.command()(connect.connect)
 app.command()(doctor.doctor)
 app.add_typer(bench.app, name="bench")

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kvweave.errors import KvweaveError
-
 if TYPE_CHECKING:
     from rich.table import Table
-
-
-class NoQuality(KvweaveError):
-    """The server does not tell about its quality."""
 
 
 def audit(
@@ -37,9 +30,9 @@ def audit(
     """
     from rich.console import Console
 
-    from kvweave.connect.address import base_url_for
+    from kvweave.cli.asking import ask
 
-    quality = _ask(f"{base_url_for('openai', base_url)}/quality")
+    quality = ask(base_url, "/quality")
     if json:
         from json import dumps
 
@@ -50,31 +43,6 @@ def audit(
         console.print(line, highlight=False)
     if quality["recent"]:
         console.print(_table(quality["recent"]))
-
-
-def _ask(url: str) -> dict[str, Any]:
-    import httpx
-
-    key = os.environ.get("KVWEAVE_API_KEY", "").strip()
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    try:
-        response = httpx.get(url, headers=headers, timeout=30)
-    except httpx.HTTPError as error:
-        raise NoQuality(
-            f"no answer from {url} ({error}); start the server with `kvweave serve`, "
-            "or give its address with --base-url"
-        ) from None
-    if response.status_code != 200:
-        raise NoQuality(f"{url} answers with HTTP {response.status_code}: {_message(response)}")
-    quality: dict[str, Any] = response.json()
-    return quality
-
-
-def _message(response: Any) -> str:
-    try:
-        return str(response.json()["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return str(response.text[:200])
 
 
 def _lines(quality: dict[str, Any]) -> list[str]:

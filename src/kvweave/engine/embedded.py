@@ -12,11 +12,12 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 from transformers.generation.continuous_batching.requests import GenerationOutput, RequestStatus
 
-from kvweave.blend import make_workspace
+from kvweave.blend import PromptLayout, make_workspace
 from kvweave.engine.admission import Admission
 from kvweave.engine.background import BackgroundWork
 from kvweave.engine.batching import SCHEDULER, BlendingManager
@@ -27,6 +28,7 @@ from kvweave.engine.prefix_watch import PrefixWatch
 from kvweave.engine.request import Delta, FinishReason, SamplingParams
 from kvweave.engine.sampling import FirstTokenCapture, processor_arguments
 from kvweave.engine.text import AnswerText
+from kvweave.explain import Explanation, explain
 from kvweave.kv import ChunkCache, Planner, TierStats, TraceWriter
 from kvweave.metrics import Metrics, RequestSample
 from kvweave.prompt import Prompt
@@ -210,6 +212,35 @@ class EmbeddedEngine:
                 raise
             new += computed and job.ref.token_ids != prefix_ids
         return new
+
+    async def explain(
+        self, prompt: Prompt, reuse: ReuseOptions, *, tenant: str = ""
+    ) -> Explanation:
+        """What would become of every token of `prompt`, without answering it.
+
+        Raises:
+            EngineStopped: the engine is not running.
+            UnknownSelector: no selector has that name.
+            PromptTooLong: the prompt does not fit.
+        """
+        self._check_running()
+        if len(prompt) > self.max_model_len:
+            raise PromptTooLong(len(prompt), 0, self.max_model_len)
+        plan = self._plan(prompt, reuse, tenant, time.perf_counter())
+        return await asyncio.to_thread(self._explain, plan)
+
+    def _explain(self, plan: FillPlan) -> Explanation:
+        token_ids = plan.prompt.token_ids
+        layout = PromptLayout(token_ids, (), self._model.device)
+        selected = torch.empty(0, dtype=torch.int64)
+        if plan.blend and len(token_ids) > 1:
+            with self._exclusive():
+                layout, selected = self._reuse.select(plan, token_ids)
+
+        def decode(ids: Sequence[int]) -> str:
+            return str(self.tokenizer.decode(list(ids)))
+
+        return explain(plan.prompt, layout, selected, plan.report, decode)
 
     def pending_chunks(self) -> int:
         """Chunks whose KV is still to be computed in the background."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import torch
+
 from kvweave.blend import (
     BlendResult,
     KVSink,
@@ -14,6 +16,7 @@ from kvweave.blend import (
     PromptLayout,
     Selector,
     blended_prefill,
+    select_tokens,
 )
 from kvweave.kv import (
     ChunkCache,
@@ -193,6 +196,29 @@ class ChunkReuse:
                 )
             except ChunkUnreadable as error:
                 self.drop(request, found, error)
+
+    def select(
+        self, request: ReuseRequest, token_ids: Sequence[int]
+    ) -> tuple[PromptLayout, torch.Tensor]:
+        """What `blend` would work on, and the cached positions (int64) it would compute again.
+
+        Without leases: the layout says where KV was found, and must not be blended.
+
+        Raises:
+            ChunkUnreadable: a chunk turned out to be unreadable.
+        """
+        found = self.look_up(request)
+        try:
+            if not found.outlook(len(token_ids)).worthwhile:
+                request.report.plan = request.report.plan or "computed in full: little is cached"
+                layout = PromptLayout(token_ids, (), self._model.device)
+                return layout, torch.empty(0, dtype=torch.int64)
+            layout = PromptLayout(token_ids, found.placements, self._model.device)
+            request.report.recompute_ratio = found.recompute_ratio
+            ratio = found.recompute_ratio
+            return layout, select_tokens(self._model, layout, request.selector, ratio)
+        finally:
+            found.release()
 
     def drop(self, request: ReuseRequest, found: FoundChunks, error: ChunkUnreadable) -> None:
         """Turn a lease that could not be read into a miss."""

@@ -1,0 +1,1 @@
+"""How an explanation of a prompt is shown."""
