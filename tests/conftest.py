@@ -10,6 +10,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when transformers is import
 
 import pytest
 import torch
+from hypothesis import settings
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -25,6 +26,8 @@ from transformers import (
 from kvweave.engine.loading import LoadedModel, load_model
 from kvweave.models.embedded import resolve_model
 
+# `pytest --hypothesis-profile=thorough tests/api/test_schema_fuzz.py tests/formats/test_fuzz.py`
+settings.register_profile("thorough", max_examples=3000, deadline=None)
 # Whoever runs the tests may have keys, which servers under test would then ask for.
 os.environ.pop("KVWEAVE_DATABASE_URL", None)
 _data_home = tempfile.TemporaryDirectory(prefix="kvweave-tests-")

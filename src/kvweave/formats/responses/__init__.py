@@ -1,0 +1,3 @@
+"""OpenAI's Responses."""
+
+from __future__ import annotations
