@@ -11,6 +11,7 @@ from kvweave.config import (
     cache_home,
     data_home,
     effective_toml,
+    repeated_sections,
     sections,
     toml_value,
 )
@@ -52,6 +53,18 @@ def configuration_page() -> str:
             allowed = allowed_values(section, key)
             rows.append(f"| `{key}` | `{default}` | {allowed} | {field.description} |")
         parts.append(f"## `[{name}]`\n\n{description}\n\n" + "\n".join(rows) + "\n")
+    for name, description, section in repeated_sections():
+        rows = ["| key | default | allowed | meaning |", "| --- | --- | --- | --- |"]
+        for key, field in section.model_fields.items():
+            if field.is_required():
+                default = "must be given"
+            elif field.default is None:
+                default = "absent"
+            else:
+                default = f"`{toml_value(field.default)}`"
+            allowed = allowed_values(section, key)
+            rows.append(f"| `{key}` | {default} | {allowed} | {field.description} |")
+        parts.append(f"## `[[{name}]]`\n\n{description}\n\n" + "\n".join(rows) + "\n")
     parts.append(f"## The defaults as a file\n\n```toml\n{effective_toml(defaults)}```\n")
     # The page must not depend on whose home folder it was made in.
     page = "\n".join(parts).replace(str(cache_home()), "~/.cache/kvweave")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvweave.config.load import ConfigError, load_config, parse_config
+from kvweave.config.providers import ProviderConfig
 from kvweave.config.render import effective_toml, toml_value
 from kvweave.config.schema import (
     GB,
@@ -17,6 +18,7 @@ from kvweave.config.schema import (
     allowed_values,
     cache_home,
     data_home,
+    repeated_sections,
     sections,
 )
 
@@ -30,6 +32,7 @@ __all__ = [
     "MetricsConfig",
     "ModelConfig",
     "PromptConfig",
+    "ProviderConfig",
     "ServerConfig",
     "allowed_values",
     "cache_home",
@@ -37,6 +40,7 @@ __all__ = [
     "effective_toml",
     "load_config",
     "parse_config",
+    "repeated_sections",
     "sections",
     "toml_value",
 ]

@@ -12,7 +12,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from kvweave.config.render import toml_value
-from kvweave.config.schema import Config, allowed_values, conflicts, sections
+from kvweave.config.schema import (
+    Config,
+    allowed_values,
+    conflicts,
+    repeated_sections,
+    sections,
+)
 from kvweave.errors import KvweaveError
 
 # In a URL: what stands between the user's name and the host.
@@ -71,11 +77,17 @@ def _problems(error: ValidationError, data: Mapping[str, Any]) -> list[str]:
     """One line for each wrong key, then one for each pair of values that do not go together."""
     problems: list[str] = []
     wrong: set[str] = set()
+    repeated = {name for name, _, _ in repeated_sections()}
     for detail in error.errors(include_url=False):
+        location = list(detail["loc"])
         # What follows the key names the alternative that was tried, where there are several.
-        path = [str(part) for part in detail["loc"][:2]]
+        if location[:1] and location[0] in repeated and location[1:]:
+            path = [f"{location[0]}[{location[1]}]", *(str(part) for part in location[2:3])]
+            wrong.add(str(location[0]))
+        else:
+            path = [str(part) for part in location[:2]]
         if path and ".".join(path) not in wrong:
-            wrong.add(".".join(path[:2]))
+            wrong.add(".".join(path))
             problems.append(_key_problem(path, detail["type"], detail["input"], detail["msg"]))
     # pydantic compares keys with each other only when each is right alone, so look at the rest.
     rest = {
@@ -86,6 +98,9 @@ def _problems(error: ValidationError, data: Mapping[str, Any]) -> list[str]:
     parts: dict[str, Any] = {
         name: model.model_validate(rest.get(name, {})) for name, _, model in sections()
     }
+    for name, _, model in repeated_sections():
+        given = [] if name in wrong else data.get(name, [])
+        parts[name] = [model.model_validate(table) for table in given]
     found = conflicts(Config.model_construct(**parts))
     return problems + [text for keys, text in found.items() if not keys & wrong]
 
@@ -95,13 +110,22 @@ def _key_problem(path: list[str], kind: str, value: object, message: str) -> str
     if kind == "extra_forbidden":
         missing = "section" if isinstance(value, Mapping) and not path[1:] else "key"
         return f"{name} is not a known {missing}; {_nearest(path)}"
+    section = path[0].partition("[")[0]
+    models = {section: model for section, _, model in (*sections(), *repeated_sections())}
+    if kind == "missing":
+        allowed = allowed_values(models[section], path[1])
+        return f"{name} is missing; it must be {allowed}"
     if not path[1:]:
-        return f"{name} is a section: its keys belong below a line [{name}]"
+        if kind == "value_error":
+            return f"{name}: {message.removeprefix('Value error, ')}"
+        lines = (
+            f"[[{section}]]" if section in {n for n, _, _ in repeated_sections()} else f"[{name}]"
+        )
+        return f"{name} is a section: its keys belong below a line {lines}"
     given = f"{name} = {_shown(value)}"
     if kind == "value_error":
         return f"{given}: {message.removeprefix('Value error, ')}"
-    models = {section: model for section, _, model in sections()}
-    return f"{given}: must be {allowed_values(models[path[0]], path[1])}"
+    return f"{given}: must be {allowed_values(models[section], path[1])}"
 
 
 def _shown(value: object) -> str:
@@ -120,10 +144,13 @@ def _shown(value: object) -> str:
 def _nearest(path: list[str]) -> str:
     """What to write in place of an unknown key or section."""
     keys = {
-        f"{section}.{key}": key for section, _, model in sections() for key in model.model_fields
+        f"{section}.{key}": key
+        for section, _, model in (*sections(), *repeated_sections())
+        for key in model.model_fields
     }
+    section = path[0].partition("[")[0]
     if path[1:]:
-        siblings = {name: key for name, key in keys.items() if name.startswith(f"{path[0]}.")}
+        siblings = {name: key for name, key in keys.items() if name.startswith(f"{section}.")}
     else:
         siblings = {section: section for section in Config.model_fields}
     near = (

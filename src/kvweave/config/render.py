@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
 import tomli_w
+from pydantic import BaseModel
 
-from kvweave.config.schema import Config, allowed_values, sections
+from kvweave.config.schema import Config, allowed_values, repeated_sections, sections
 
 
 def effective_toml(config: Config) -> str:
     """Writes every key with its value and description. Loading it gives an equal configuration."""
-    blocks = []
-    for name, description, _ in sections():
-        section = getattr(config, name)
-        lines = [f"# {description}", f"[{name}]"]
-        for key, field in type(section).model_fields.items():
-            lines += [
-                *_comment(field.description or ""),
-                *_comment(f"Allowed: {allowed_values(type(section), key)}."),
-                f"{key} = {toml_value(getattr(section, key))}",
-            ]
-        blocks.append("\n".join(lines) + "\n")
+    blocks = [
+        _block(f"[{name}]", description, getattr(config, name))
+        for name, description, _ in sections()
+    ]
+    for name, description, _ in repeated_sections():
+        blocks += [_block(f"[[{name}]]", description, table) for table in getattr(config, name)]
     return "\n".join(blocks)
+
+
+def _block(head: str, description: str, section: BaseModel) -> str:
+    lines = [*_comment(description), head]
+    for key, field in type(section).model_fields.items():
+        lines += _comment(field.description or "")
+        lines += _comment(f"Allowed: {allowed_values(type(section), key)}.")
+        value = getattr(section, key)
+        lines.append(f"# {key} =" if value is None else f"{key} = {toml_value(value)}")
+    return "\n".join(lines) + "\n"
 
 
 def _comment(text: str) -> list[str]:
@@ -34,4 +41,7 @@ def toml_value(value: object) -> str:
     """The value as it stands behind the equals sign."""
     if isinstance(value, Path):
         value = str(value)
+    if isinstance(value, Mapping):
+        pairs = (f"{toml_value(key)} = {toml_value(item)}" for key, item in value.items())
+        return "{ " + ", ".join(pairs) + " }"
     return tomli_w.dumps({"x": value}).removeprefix("x = ").strip()

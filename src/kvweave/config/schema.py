@@ -6,17 +6,13 @@ import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
+
+from kvweave.config.providers import ProviderConfig
+from kvweave.config.types import AbsolutePath, Section, Text, TextOrPath, expand_home
 
 GB = 10**9
 """Bytes in one GB, as the `*_gb` keys count it."""
@@ -44,36 +40,10 @@ def _no_password(value: object) -> object:
     return value
 
 
-def _expand_home(value: object) -> object:
-    if not isinstance(value, str) or not value.startswith("~"):
-        return value
-    try:
-        return str(Path(value).expanduser())
-    except RuntimeError as error:
-        raise ValueError("names a home folder that is not known here") from error
+DatabaseURL = Annotated[Text, BeforeValidator(_no_password), BeforeValidator(expand_home)]
 
 
-def _absolute_path(value: object) -> object:
-    value = _expand_home(value)
-    if not isinstance(value, (str, Path)) or not str(value):
-        return value
-    if "\0" in str(value):
-        raise ValueError("must be a path, which cannot contain a NUL character")
-    return Path(value).absolute()
-
-
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-TextOrPath = Annotated[Text, BeforeValidator(_expand_home)]
-AbsolutePath = Annotated[Path, BeforeValidator(_absolute_path)]
-DatabaseURL = Annotated[Text, BeforeValidator(_no_password), BeforeValidator(_expand_home)]
-
-
-class _Section(BaseModel):
-    # Strict: `"0.15"` is no number and `true` no integer, so that a slip is seen and not guessed.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class ModelConfig(_Section):
+class ModelConfig(Section):
     model_id: TextOrPath = Field(
         "smollm2",
         description="The model: a local folder, a hub name, or one of the small ones that come "
@@ -90,7 +60,7 @@ class ModelConfig(_Section):
     )
 
 
-class KVCacheConfig(_Section):
+class KVCacheConfig(Section):
     gpu_kv_pool_gb: float = Field(
         1.0,
         ge=0,
@@ -154,7 +124,7 @@ class KVCacheConfig(_Section):
     )
 
 
-class PromptConfig(_Section):
+class PromptConfig(Section):
     min_chunk_tokens: int = Field(
         16, ge=1, description="Shorter chunks, in tokens, are not cached: they join the fresh text."
     )
@@ -165,7 +135,12 @@ class PromptConfig(_Section):
     )
 
 
-class EngineConfig(_Section):
+class EngineConfig(Section):
+    enabled: bool = Field(
+        True,
+        description="Run an engine in this server. Without, it answers with its `[[providers]]` "
+        "alone: no model is loaded, and torch is not needed.",
+    )
     threads: int = Field(0, ge=0, description="CPU threads that compute. 0: one per core.")
     max_batch_tokens: int = Field(
         2048, ge=1, description="The most tokens computed in one step, over all requests."
@@ -183,7 +158,7 @@ class EngineConfig(_Section):
     )
 
 
-class ServerConfig(_Section):
+class ServerConfig(Section):
     host: Text = Field(
         "127.0.0.1",
         description="The address to listen on. The default is reached from this machine only.",
@@ -191,9 +166,29 @@ class ServerConfig(_Section):
     port: int = Field(
         8080, ge=0, le=65535, description="The TCP port to listen on. 0: any free one."
     )
+    max_body_mb: float = Field(
+        32.0,
+        gt=0,
+        description="The largest request in MB (10^6 bytes). A larger one is refused (HTTP 413).",
+    )
+    max_messages: int = Field(
+        4096, ge=1, description="The most messages or input items in one request."
+    )
+    max_concurrent_requests: int = Field(
+        1024,
+        ge=1,
+        description="Requests answered at the same time, waiting ones included. A further one is "
+        "turned away (HTTP 429).",
+    )
+    client_timeout_sec: float = Field(
+        60.0,
+        gt=0,
+        description="Seconds that a client may pause within sending its request or taking its "
+        "answer. Then its connection is closed.",
+    )
 
 
-class QualityConfig(_Section):
+class QualityConfig(Section):
     gate: bool = Field(
         True,
         description="Check reuse with this model and these settings before the first request, once "
@@ -215,7 +210,7 @@ class QualityConfig(_Section):
     )
 
 
-class AccountsConfig(_Section):
+class AccountsConfig(Section):
     database_url: DatabaseURL = Field(
         default_factory=lambda: str(data_home() / "accounts.db"),
         description="Where keys and usage are kept: a file (SQLite), or a URL as in "
@@ -225,19 +220,19 @@ class AccountsConfig(_Section):
     )
 
 
-class MetricsConfig(_Section):
+class MetricsConfig(Section):
     enable_hit_rate_log: bool = Field(
         True, description="Log hit rates per tier and time to first token at intervals."
     )
     log_interval_sec: float = Field(60.0, gt=0, description="Seconds between two such log lines.")
-    trace_file: Annotated[str, BeforeValidator(_expand_home)] = Field(
+    trace_file: Annotated[str, BeforeValidator(expand_home)] = Field(
         "",
         description="Record every chunk lookup in this file (digests and sizes, no text), for "
         "`kvweave cache simulate`. Empty: nothing is recorded.",
     )
 
 
-class Config(_Section):
+class Config(Section):
     """The whole configuration. Immutable; every key has a default."""
 
     model: ModelConfig = Field(default_factory=ModelConfig, description="What is served.")
@@ -259,6 +254,11 @@ class Config(_Section):
         default_factory=AccountsConfig, description="Keys, limits and the record of usage."
     )
     metrics: MetricsConfig = Field(default_factory=MetricsConfig, description="What is logged.")
+    providers: list[ProviderConfig] = Field(
+        default_factory=list,
+        description="Other servers that answer through this one, asked in this order. One table "
+        "`[[providers]]` for each.",
+    )
 
     @model_validator(mode="after")
     def _checkconflicts(self) -> Config:
@@ -281,14 +281,30 @@ def conflicts(config: Config) -> dict[frozenset[str], str]:
             f"prompt.min_chunk_tokens = {prompt.min_chunk_tokens} is more than "
             f"model.max_model_len = {model.max_model_len}: no chunk could ever be cached"
         )
+    names = [provider.name for provider in config.providers]
+    if not engine.enabled and not names:
+        found[frozenset({"engine.enabled", "providers"})] = (
+            "engine.enabled = false leaves nothing to answer with: add a table [[providers]]"
+        )
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        found[frozenset({"providers"})] = (
+            f"two providers are called {twice[0]!r}: give each a name of its own"
+        )
     return found
 
 
 def sections() -> Iterator[tuple[str, str, type[BaseModel]]]:
     """Yields name, description and model of each section, in the schema's order."""
     for name, field in Config.model_fields.items():
-        assert isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
-        yield name, field.description or "", field.annotation
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield name, field.description or "", field.annotation
+
+
+def repeated_sections() -> Iterator[tuple[str, str, type[BaseModel]]]:
+    """The same for the sections that may stand several times in a file, as `[[name]]`."""
+    for name, field in Config.model_fields.items():
+        if arguments := get_args(field.annotation):
+            yield name, field.description or "", arguments[0]
 
 
 @functools.cache
@@ -303,6 +319,12 @@ def allowed_values(section: type[BaseModel], key: str) -> str:
 
 
 def _in_words(schema: dict[str, Any]) -> str:
+    if schema.get("type") == "null":
+        return "absent"
+    if schema.get("type") == "array":
+        return f"a list of {_in_words(schema['items'])}s".replace("a list of a ", "a list of ")
+    if schema.get("type") == "object":
+        return "a table of texts"
     if alternatives := schema.get("anyOf"):
         return " or ".join(_in_words(alternative) for alternative in alternatives)
     if values := schema.get("enum", [schema["const"]] if "const" in schema else None):

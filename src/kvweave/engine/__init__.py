@@ -1,5 +1,6 @@
 """The embedded engine, and what is asked of and answered by an engine."""
 
+from kvweave.engine.admission import Admission
 from kvweave.engine.errors import (
     EngineError,
     EngineOverloaded,
@@ -10,6 +11,7 @@ from kvweave.engine.request import Delta, FinishReason, SamplingParams
 from kvweave.reuse import ChunkReport, Mode, ReuseOptions, ReuseReport, UnknownSelector
 
 __all__ = [
+    "Admission",
     "ChunkReport",
     "Delta",
     "EngineError",

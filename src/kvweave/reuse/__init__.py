@@ -1,11 +1,23 @@
-"""Reusing the chunk KV of one prompt: what every engine's integration is built from."""
+"""Reusing the chunk KV of one prompt: what every engine's integration is built from.
 
-from kvweave.reuse.calibration import calibrate
-from kvweave.reuse.jobs import ChunkJob, compute_chunk
+What needs torch is loaded when it is first asked for: a server that only passes requests on, and
+answers with what others reused, does without.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kvweave.reuse.errors import UnknownSelector
 from kvweave.reuse.options import Mode, ReuseOptions
 from kvweave.reuse.report import ChunkReport, ReuseReport
-from kvweave.reuse.reuse import ChunkReuse, FoundChunks, Outlook, ReuseRequest
-from kvweave.reuse.selecting import UnknownSelector, selector_named
+
+if TYPE_CHECKING:
+    from kvweave.reuse.calibration import calibrate
+    from kvweave.reuse.jobs import ChunkJob, compute_chunk
+    from kvweave.reuse.reuse import ChunkReuse, FoundChunks, Outlook, ReuseRequest
+    from kvweave.reuse.selecting import selector_named
 
 __all__ = [
     "ChunkJob",
@@ -22,3 +34,20 @@ __all__ = [
     "compute_chunk",
     "selector_named",
 ]
+
+_LAZY = {
+    "calibrate": "calibration",
+    "ChunkJob": "jobs",
+    "compute_chunk": "jobs",
+    "ChunkReuse": "reuse",
+    "FoundChunks": "reuse",
+    "Outlook": "reuse",
+    "ReuseRequest": "reuse",
+    "selector_named": "selecting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from kvweave.blend import SELECTORS, Selector
-
-
-class UnknownSelector(Exception):
-    """A request names a selector that does not exist.
-
-    Attributes:
-        name: the selector asked for.
-        known: the selectors there are.
-    """
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        self.known = tuple(sorted(known))
-        super().__init__(f"there is no selector {name!r}; known: {', '.join(self.known)}")
+from kvweave.reuse.errors import UnknownSelector
 
 
 def selector_named(name: str) -> Selector:

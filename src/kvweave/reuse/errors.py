@@ -1,0 +1,19 @@
+"""Why a request's wishes for reuse cannot be met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class UnknownSelector(Exception):
+    """A request names a selector that does not exist.
+
+    Attributes:
+        name: the selector asked for.
+        known: the selectors there are.
+    """
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        self.known = tuple(sorted(known))
+        super().__init__(f"there is no selector {name!r}; known: {', '.join(self.known)}")
