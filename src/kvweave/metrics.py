@@ -200,8 +200,8 @@ class Metrics:
 
     def render(
         self,
-        tiers: Mapping[str, TierFill],
-        pending_chunks: int,
+        tiers: Mapping[str, TierFill] | None = None,
+        pending_chunks: int = 0,
         speeds: tuple[Mapping[str, float], float | None] = ({}, None),
     ) -> bytes:
         """The Prometheus text format, with the gauges set to the values given.
@@ -212,7 +212,7 @@ class Metrics:
             self._tier_speed.labels(tier).set(speed)
         if speeds[1] is not None:
             self._compute_speed.set(speeds[1])
-        for tier, fill in tiers.items():
+        for tier, fill in (tiers or {}).items():
             self._tier_bytes.labels(tier).set(fill.used_bytes)
             self._tier_capacity.labels(tier).set(fill.capacity_bytes)
             self._tier_chunks.labels(tier).set(fill.chunks)

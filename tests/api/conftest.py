@@ -17,8 +17,9 @@ from fastapi import FastAPI
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from kvweave.accounts import Accounts, Database
-from kvweave.api import create_app
+from kvweave.accounts import Accounts, Database, KeyStore, UsageRecord
+from kvweave.api import LocalModel, create_app
+from kvweave.config import ServerConfig
 from kvweave.engine import (
     ChunkReport,
     Delta,
@@ -40,12 +41,15 @@ TEMPLATE = (
 class WordEngine:
     """Answers every prompt with the same words, one a delta.
 
+    pause_after: after so many deltas it says nothing for `pause_s` seconds.
     error: raised instead of the first delta, or after `error_after` deltas.
     """
 
     words: Sequence[str] = ("It", " was", " built", " in", " 1871", ".")
     delay_s: float = 0.0
     first_delay_s: float = 0.0
+    pause_after: int = 0
+    pause_s: float = 0.0
     error: Exception | None = None
     error_after: int = 0
     model_name: str = "org/words"
@@ -79,6 +83,8 @@ class WordEngine:
                     raise self.error
                 await asyncio.sleep(self.delay_s)
                 yield Delta(word, count)
+                if count == self.pause_after:
+                    await asyncio.sleep(self.pause_s)
             reason = "stop" if len(words) == len(self.words) else "length"
             yield Delta("", len(words), reason, self._report(prompt, reuse))
             self.finished += 1
@@ -144,6 +150,18 @@ def registry() -> ChunkRegistry:
     return ChunkRegistry()
 
 
+class RecordedAccounts(Accounts):
+    """Also keeps what is recorded."""
+
+    def __init__(self, database: Database, records: list[UsageRecord]) -> None:
+        super().__init__(database)
+        self._records = records
+
+    def record(self, record: UsageRecord) -> None:
+        self._records.append(record)
+        super().record(record)
+
+
 @pytest.fixture
 def database(tmp_path) -> Iterator[Database]:
     """Of keys and usage: without keys, unless a test makes one."""
@@ -153,17 +171,38 @@ def database(tmp_path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def accounts(database) -> Iterator[Accounts]:
-    accounts = Accounts(database)
+def keys(database) -> KeyStore:
+    return KeyStore(database)
+
+
+@pytest.fixture
+def accounts(database, records) -> Iterator[Accounts]:
+    accounts = RecordedAccounts(database, records)
     accounts.start()
     yield accounts
     accounts.close()
 
 
 @pytest.fixture
-def app(engine, tokenizer, registry, accounts) -> FastAPI:
+def records() -> list[UsageRecord]:
+    """What was recorded."""
+    return []
+
+
+@pytest.fixture
+def limits() -> ServerConfig:
+    return ServerConfig()
+
+
+@pytest.fixture
+def local(engine, tokenizer, registry) -> LocalModel:
     builder = PromptBuilder(tokenizer, registry=registry, min_chunk_tokens=16)
-    return create_app(engine, builder, registry, lambda: b"kvweave_requests_total 1.0\n", accounts)
+    return LocalModel(engine, builder, registry)
+
+
+@pytest.fixture
+def app(local, accounts, limits) -> FastAPI:
+    return create_app(local, lambda: b"kvweave_requests_total 1.0\n", accounts, limits=limits)
 
 
 @pytest.fixture

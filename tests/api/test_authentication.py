@@ -15,11 +15,6 @@ from kvweave.api.exposure import check_exposure
 
 
 @pytest.fixture
-def keys(database) -> KeyStore:
-    return KeyStore(database)
-
-
-@pytest.fixture
 def post(client, chat):
     async def post(key: str | None = None, path="/v1/chat/completions", **changes):
         headers = {} if key is None else {"authorization": f"Bearer {key}"}

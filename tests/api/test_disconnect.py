@@ -8,11 +8,13 @@ import time
 import httpx
 import pytest
 
-from kvweave.api.disconnect import until_disconnect
+from kvweave.accounts import Caller
+from kvweave.api.disconnect import while_connected
 from kvweave.api.errors import ClientDisconnected
 from kvweave.api.event_stream import EventStream
+from kvweave.api.exchange import Exchange
 
-WITHIN_S = 1.0
+WITHIN_S = 5.0
 
 
 def wait_until_ended(engine) -> None:
@@ -36,6 +38,16 @@ def test_hanging_up_between_two_slow_deltas_closes_the_iterator_at_once(base_url
     url = f"{base_url}/v1/chat/completions"
     with httpx.Client(timeout=0.3) as client, pytest.raises(httpx.ReadTimeout):
         client.post(url, json=chat(stream=True))
+    wait_until_ended(engine)
+
+
+def test_hanging_up_after_the_first_delta_closes_the_iterator_at_once(base_url, engine, chat):
+    engine.words, engine.pause_after, engine.pause_s = ["word "] * 10, 1, 60
+    url = f"{base_url}/v1/chat/completions"
+    with httpx.Client() as client, client.stream("POST", url, json=chat(stream=True)) as response:
+        lines = response.iter_lines()
+        while "word" not in next(lines):
+            pass
     wait_until_ended(engine)
 
 
@@ -80,31 +92,97 @@ def test_a_hang_up_is_not_logged_as_an_error(base_url, engine, chat, caplog):
     assert [record for record in caplog.records if record.levelname in ("ERROR", "WARNING")] == []
 
 
-async def test_a_source_that_fails_while_it_is_cancelled_is_closed_all_the_same():
-    closed = False
+class Line:
+    """A client's connection: `receive` waits until the client hangs up."""
 
-    async def stubborn():
-        nonlocal closed
-        try:
-            yield 1
+    def __init__(self):
+        self.hang_up = asyncio.Event()
+
+    async def receive(self):
+        await self.hang_up.wait()
+        return {"type": "http.disconnect"}
+
+
+async def test_what_runs_is_cancelled_when_the_client_hangs_up():
+    line = Line()
+    asyncio.get_running_loop().call_later(0.01, line.hang_up.set)
+    with pytest.raises(ClientDisconnected):
+        async with while_connected(line.receive):
+            await asyncio.sleep(60)
+    assert not asyncio.current_task().cancelling()
+
+
+async def test_what_fails_while_it_is_cancelled_is_a_client_that_hung_up():
+    line = Line()
+    asyncio.get_running_loop().call_later(0.01, line.hang_up.set)
+    with pytest.raises(ClientDisconnected):
+        async with while_connected(line.receive):
             try:
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
                 raise RuntimeError("while cancelling") from None
+
+
+async def test_a_time_limit_inside_is_not_taken_for_a_client_that_hung_up():
+    with pytest.raises(TimeoutError):
+        async with while_connected(Line().receive), asyncio.timeout(0.01):
+            await asyncio.sleep(60)
+
+
+async def test_being_cancelled_from_outside_stays_that():
+    async def work():
+        async with while_connected(Line().receive):
+            await asyncio.sleep(60)
+
+    task = asyncio.ensure_future(work())
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_the_watch_ends_with_what_it_watches_over():
+    before = asyncio.all_tasks()
+    async with while_connected(Line().receive):
+        assert len(asyncio.all_tasks()) == len(before) + 1
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+
+
+def event_stream(events, source, timeout_s=60.0):
+    return EventStream(
+        events,
+        source=source,
+        error_event=lambda status, message, code: b"",
+        exchange=Exchange("messages", Caller.anonymous()),
+        request_id="req_1",
+        timeout_s=timeout_s,
+    )
+
+
+async def test_a_client_that_takes_nothing_is_taken_for_gone():
+    closed = False
+
+    async def pieces():
+        nonlocal closed
+        try:
+            while True:
+                yield b"x"
         finally:
             closed = True
 
-    hang_up = asyncio.Event()
+    async def send(message):
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
 
-    async def receive():
-        await hang_up.wait()
-        return {"type": "http.disconnect"}
+    source = pieces()
 
-    items = until_disconnect(stubborn(), receive)
-    assert await anext(items) == 1
-    hang_up.set()
+    async def events():
+        async for piece in source:
+            yield piece
+
     with pytest.raises(ClientDisconnected):
-        await anext(items)
+        await event_stream(events(), source, timeout_s=0.01)({}, Line().receive, send)
     assert closed
 
 
@@ -130,20 +208,5 @@ async def test_a_client_that_is_gone_before_the_stream_starts_closes_its_source(
             yield delta
 
     with pytest.raises(ClientDisconnected):
-        await EventStream(events(), source=source, request_id="req_1")({}, None, send)
+        await event_stream(events(), source)({}, Line().receive, send)
     assert closed
-
-
-async def test_closing_early_ends_the_watch_on_the_client():
-    async def numbers():
-        for number in range(10):
-            yield number
-
-    async def receive():
-        await asyncio.sleep(60)
-
-    before = asyncio.all_tasks()
-    items = until_disconnect(numbers(), receive)
-    assert await anext(items) == 0
-    await items.aclose()
-    assert asyncio.all_tasks() == before

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import openai
 import pytest
 
-from kvweave.api import body as body_module
+from kvweave.config import ServerConfig
 from kvweave.engine import EngineOverloaded, EngineStopped
 
 ANSWER = "It was built in 1871."
@@ -94,7 +94,7 @@ def test_bad_requests_are_the_clients_exceptions(openai_client):
         create(model="words", messages=MESSAGES)
     assert caught.value.code == "model_not_found"
     with pytest.raises(openai.NotFoundError, match="Did you mean POST /v1/chat/completions"):
-        openai_client.completions.create(model="org/words", prompt="Hi")
+        openai_client.post("/chat/complete", body={}, cast_to=object)
 
 
 def test_an_error_within_a_stream_is_the_clients_exception(openai_client, engine):
@@ -107,8 +107,8 @@ def test_an_error_within_a_stream_is_the_clients_exception(openai_client, engine
         list(stream)
 
 
-def test_a_body_over_the_limit_is_answered_while_it_is_still_being_sent(openai_client, monkeypatch):
-    monkeypatch.setattr(body_module, "MAX_BODY_BYTES", 2**20)
+@pytest.mark.parametrize("limits", [ServerConfig(max_body_mb=1.0)])
+def test_a_body_over_the_limit_is_answered_while_it_is_still_being_sent(openai_client):
     messages = [{"role": "user", "content": "x" * (6 * 2**20)}]
     with pytest.raises(openai.APIStatusError) as caught:
         openai_client.chat.completions.create(model="org/words", messages=messages)

@@ -26,7 +26,7 @@ async def test_every_endpoint_answers_under_every_prefix(client, chat, prefix, s
     [
         ("POST", "/v1/chat/completion", "POST /v1/chat/completions"),
         ("POST", "/v1/chat/completions/chat/completions", "POST /v1/chat/completions"),
-        ("POST", "/completions", "POST /v1/chat/completions"),
+        ("POST", "/completion", "POST /v1/completions"),
         ("GET", "/v1/model", "GET /v1/models"),
         ("GET", "/api/healthz", "GET /v1/health"),
         ("POST", "/v1/chunk", "POST /v1/chunks"),
@@ -41,7 +41,7 @@ async def test_an_unknown_path_is_404_and_names_the_right_one(client, method, pa
     assert f"{method} {path}." in error["message"]
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/favicon.ico", "/docs", "/openapi.json"])
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/favicon.ico", "/docs"])
 async def test_there_is_nothing_else(client, path):
     response = await client.get(path)
     assert response.status_code == 404
@@ -86,3 +86,14 @@ async def test_metrics_are_in_prometheus_text_format(client):
     response = await client.get("/metrics")
     assert response.text == "kvweave_requests_total 1.0\n"
     assert response.headers["content-type"].startswith("text/plain; version=")
+
+
+async def test_the_openapi_document_names_every_endpoint(client, app):
+    document = (await client.get("/v1/openapi.json")).json()
+    described = {(method, path.removeprefix("/v1")) for path, item in document["paths"].items()
+                 for method in item}  # fmt: skip
+    wrong = (await client.get("/nowhere")).json()["error"]["message"]
+    answered = wrong.partition("This server answers ")[2].partition(";")[0].split(", ")
+    names = {path.replace(":path", "") for path in (a.removeprefix("GET ") for a in answered)}
+    names = {path.removeprefix("POST ").removeprefix("/v1") for path in names}
+    assert {path for _, path in described} == names

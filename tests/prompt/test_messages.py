@@ -67,7 +67,7 @@ def test_an_answer_can_be_sent_back_as_it_came():
         ),
         (
             [{"role": "assistant", "content": None, "tool_calls": [{}]}],
-            "messages[0].tool_calls",
+            "messages[0].tool_calls[0].function",
         ),
     ],
 )

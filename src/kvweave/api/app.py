@@ -4,57 +4,84 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from kvweave.accounts import Accounts
 from kvweave.api.authentication import Authentication
-from kvweave.api.errors import ApiError
-from kvweave.api.middleware import CanonicalPath, RequestContext, canonical_path
-from kvweave.api.ports import Engine
+from kvweave.api.errors import ApiError, error_style
+from kvweave.api.local import LocalModel
+from kvweave.api.middleware import CanonicalPath, ConcurrencyLimit, RequestContext
+from kvweave.api.openapi import openapi_schema
+from kvweave.api.paths import canonical_path
+from kvweave.api.recording import Recording
 from kvweave.api.routes import create_router
-from kvweave.prompt import ChunkRegistry, PromptBuilder
+from kvweave.config import ServerConfig
+from kvweave.providers import Channel
 
 log = logging.getLogger(__name__)
 
 
 def create_app(
-    engine: Engine,
-    prompt_builder: PromptBuilder,
-    registry: ChunkRegistry,
+    local: LocalModel | None,
     metrics_endpoint: Callable[[], bytes],
     accounts: Accounts,
+    *,
+    channel: Channel | None = None,
+    limits: ServerConfig | None = None,
 ) -> FastAPI:
-    """The app that serves `engine` in OpenAI's format.
+    """The app that answers with an engine of its own, with providers, or with both.
 
     Every endpoint answers under `/v1`, `/`, `/api` and `/api/v1`, with and without a
-    trailing slash, and every error is in OpenAI's format. Starting and stopping the engine is the
-    caller's.
+    trailing slash, and every error is in the format of the API that was called. Starting and
+    stopping the engine is the caller's.
 
     Args:
-        engine: what answers.
-        prompt_builder: makes prompts of messages; it should look into the same `registry`.
-        registry: where `POST /v1/chunks` puts texts.
+        local: the model of this server's engine.
         metrics_endpoint: returns the metrics in Prometheus' text format.
         accounts: who may call, and where usage is recorded; started and closed by the caller.
+        channel: asks the providers; closed with the app.
+        limits: what a request may ask of the server; the defaults if None.
     """
-    # No schema and no docs pages: endpoints read their bodies themselves, for errors that OpenAI
-    # clients understand, and the pages would load scripts from the network.
-    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    router = create_router(engine, prompt_builder, registry, metrics_endpoint, accounts)
+    limits = limits or ServerConfig()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        if channel is not None:
+            await channel.close()
+
+    # No docs pages: they would load scripts from the network. The schema is written by hand,
+    # because endpoints read their bodies themselves, for errors that the clients understand.
+    app = FastAPI(
+        openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan
+    )
+    router = create_router(local, channel, metrics_endpoint, limits)
     app.include_router(router)
+    schema = openapi_schema(has_engine=local is not None)
+
+    @app.get("/openapi.json")
+    async def openapi() -> Response:
+        return JSONResponse(schema)
+
+    # The one added last is the outermost: it answers errors.
+    app.add_middleware(ConcurrencyLimit, limit=limits.max_concurrent_requests)
+    app.add_middleware(Recording, sink=accounts)
     app.add_middleware(Authentication, accounts=accounts)
     app.add_middleware(CanonicalPath)
-    app.add_middleware(RequestContext)  # added last, so it is the outermost; answers errors
+    app.add_middleware(RequestContext)
 
     endpoints = _endpoints(router)
 
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return _route_error(request, error, endpoints).response()
+        told = _route_error(request, error, endpoints)
+        return told.response(error_style(request.scope), request.state.request_id)
 
     app.add_exception_handler(HTTPException, http_error)
     return app
@@ -65,7 +92,7 @@ def _endpoints(router: APIRouter) -> list[str]:
     return [
         f"{method} /v1{route.path}"
         for route in router.routes
-        if isinstance(route, Route)
+        if isinstance(route, Route) and route.path != "/"
         for method in sorted((route.methods or set()) - {"HEAD"})
     ]
 

@@ -2,51 +2,75 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+import asyncio
+from typing import Any, TypeVar
 
 import pydantic_core
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
 
-from kvweave.api.errors import ApiError, ClientDisconnected, invalid_body
-
-MAX_BODY_BYTES = 32 * 1024 * 1024
+from kvweave.api.errors import ApiError, ClientDisconnected
+from kvweave.config import ServerConfig
+from kvweave.formats import validated
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-async def read_body(request: Request, model: type[ModelT]) -> ModelT:
+async def read_body(request: Request, model: type[ModelT], limits: ServerConfig) -> ModelT:
     """The request's JSON body as `model`.
 
     Raises:
-        ApiError: the body is too large, not JSON, or not what `model` wants.
+        ApiError: the body is too large, not JSON, or took too long.
+        FormatError: it is not what `model` wants.
         ClientDisconnected: the client hung up before sending all of it.
     """
-    raw = await _read_bytes(request)
+    return validated(model, parse_object(await read_bytes(request, limits)))
+
+
+def parse_object(raw: bytes) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        ApiError: it is none.
+    """
     try:
         value = pydantic_core.from_json(raw, allow_inf_nan=False)
     except ValueError as error:
         raise ApiError(400, f"The body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(value, dict):
         raise ApiError(400, "The body must be a JSON object.", code="invalid_json")
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        raise invalid_body(error) from None
+    return value
 
 
-async def _read_bytes(request: Request) -> bytes:
+async def read_bytes(request: Request, limits: ServerConfig) -> bytes:
+    """The whole body.
+
+    Raises:
+        ApiError: it is too large, or the client stopped sending.
+        ClientDisconnected: the client hung up before sending all of it.
+    """
+    largest = int(limits.max_body_mb * 1e6)
+    too_large = ApiError(
+        413, f"The body is larger than {limits.max_body_mb:g} MB.", code="request_too_large"
+    )
     body = bytearray()
+    pieces = request.stream()
     try:
-        async for piece in request.stream():
+        while True:
+            async with asyncio.timeout(limits.client_timeout_sec):
+                piece = await anext(pieces)
             body += piece
-            if len(body) > MAX_BODY_BYTES:
+            if len(body) > largest:
                 # The server reads on and drops the rest, so that the client gets to see this.
-                raise ApiError(
-                    413,
-                    f"The body is larger than {MAX_BODY_BYTES // 2**20} MB.",
-                    code="request_too_large",
-                )
+                raise too_large
+    except StopAsyncIteration:
+        return bytes(body)
+    except TimeoutError:
+        raise ApiError(
+            408,
+            f"Nothing of the body came for {limits.client_timeout_sec:g} s.",
+            code="request_timeout",
+            headers={"connection": "close"},
+        ) from None
     except ClientDisconnect:
         raise ClientDisconnected from None
-    return bytes(body)

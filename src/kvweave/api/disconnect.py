@@ -1,10 +1,10 @@
-"""Noticing that a client hung up while its answer is being generated."""
+"""Noticing that a client hung up while its answer is being made."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from starlette.types import Receive
@@ -14,35 +14,33 @@ from kvweave.api.errors import ClientDisconnected
 T = TypeVar("T")
 
 
-async def until_disconnect(
-    items: AsyncGenerator[T, None], receive: Receive
-) -> AsyncGenerator[T, None]:
-    """Yield `items` for as long as the client is there, then close them.
+@asynccontextmanager
+async def while_connected(receive: Receive) -> AsyncIterator[None]:
+    """Cancels what runs inside as soon as the client hangs up, so that a long prefill ends too.
 
-    `receive` is the request's, whose body must have been read. The wait for the next item ends at
-    once when the client hangs up, so that a long prefill is cancelled too.
+    `receive` is the request's, whose body must have been read.
 
     Raises:
         ClientDisconnected: the client hung up.
     """
-    gone = asyncio.ensure_future(_client_gone(receive))
+    scope = asyncio.timeout(None)  # cancels in just the right way; the time is when the client goes
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        scope.reschedule(asyncio.get_running_loop().time())
+
     try:
-        async with aclosing(items):
-            while True:
-                step = asyncio.ensure_future(anext(items))
-                try:
-                    done, _ = await asyncio.wait({step, gone}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    await _end(step)
-                if step not in done:
-                    raise ClientDisconnected
-                try:
-                    item = step.result()
-                except StopAsyncIteration:
-                    return
-                yield item
-    finally:
-        await _end(gone)
+        async with scope:
+            watcher = asyncio.ensure_future(watch())
+            try:
+                yield
+            finally:
+                watcher.cancel()
+    except Exception:  # also what fails only because it is cancelled
+        if scope.expired():
+            raise ClientDisconnected from None
+        raise
 
 
 async def prime(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
@@ -63,17 +61,3 @@ async def prime(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
             yield item
 
     return all_items()
-
-
-async def _client_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _end(task: asyncio.Future[T]) -> None:
-    """Cancel `task` if it still runs, and wait until it has ended, however it ends."""
-    if not task.done():
-        task.cancel()
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # seen, and of no interest any more

@@ -1,4 +1,4 @@
-"""Errors in OpenAI's format: `{"error": {"message", "type", "param", "code"}}`."""
+"""Errors, in the format of the API that was called."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from pydantic import ValidationError
 from starlette.responses import JSONResponse
+from starlette.types import Scope
 
 from kvweave.accounts import AccountsError, KeyRefused, LimitExceeded
+from kvweave.api.paths import canonical_path
 from kvweave.engine import EngineOverloaded, EngineStopped, PromptTooLong, UnknownSelector
+from kvweave.formats import ErrorStyle, FormatError, error_body, shown
 from kvweave.prompt import PromptError
+from kvweave.providers import ProviderError
 
 
 class ApiError(Exception):
@@ -35,30 +38,25 @@ class ApiError(Exception):
         self.param = param
         self.headers = headers or {}
 
-    def body(self) -> dict[str, Any]:
+    def body(self, style: ErrorStyle = "openai", request_id: str | None = None) -> dict[str, Any]:
         """The JSON body."""
-        return {
-            "error": {
-                "message": self.message,
-                "type": _TYPES.get(self.status, "invalid_request_error"),
-                "param": self.param,
-                "code": self.code,
-            }
-        }
+        message = self.message
+        if style == "anthropic" and self.code == "context_length_exceeded":
+            # Clients of Anthropic's look for these words, and shorten the conversation.
+            message = f"prompt is too long: {message}"
+        return error_body(
+            style,
+            self.status,
+            message,
+            code=self.code,
+            param=self.param,
+            request_id=request_id,
+        )
 
-    def response(self) -> JSONResponse:
+    def response(self, style: ErrorStyle = "openai", request_id: str | None = None) -> JSONResponse:
         """The HTTP response."""
-        return JSONResponse(self.body(), self.status, self.headers)
+        return JSONResponse(self.body(style, request_id), self.status, self.headers)
 
-
-# What is not listed is the client's to mend: "invalid_request_error".
-_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    429: "rate_limit_error",
-    500: "server_error",
-    503: "service_unavailable_error",
-}
 
 # Official clients try again after a 429 unless this header tells them not to.
 _NO_RETRY = {"x-should-retry": "false"}
@@ -69,11 +67,31 @@ class ClientDisconnected(Exception):
     """The client hung up before its answer was complete."""
 
 
+def error_style(scope: Scope) -> ErrorStyle:
+    """Whose errors the client of a request understands."""
+    if canonical_path(scope["path"]).startswith("/messages"):
+        return "anthropic"
+    names = {name for name, _ in scope["headers"]}
+    return "anthropic" if b"anthropic-version" in names else "openai"
+
+
 def from_exception(error: BaseException) -> ApiError | None:
     """What to tell the client about an error; None if it is unexpected."""
     match error:
         case ApiError():
             return error
+        case FormatError():
+            return ApiError(400, str(error), param=error.path or None, code=error.code)
+        case ProviderError():
+            seconds = error.retry_after_s
+            if seconds is None and error.status == 429:
+                seconds = 1.0
+            return ApiError(
+                error.status,
+                error.message,
+                code=error.code,
+                headers={} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))},
+            )
         case PromptError():
             return ApiError(400, str(error), param=error.path, code="invalid_value")
         case PromptTooLong():
@@ -121,7 +139,7 @@ def model_not_allowed(name: str) -> ApiError:
     """403 for a model that the caller's key is not for."""
     return ApiError(
         403,
-        f"This key may not use the model {_shown(name)}; `GET /v1/models` lists what it may use.",
+        f"This key may not use the model {shown(name)}; `GET /v1/models` lists what it may use.",
         param="model",
         code="model_not_allowed",
     )
@@ -136,48 +154,19 @@ def internal_error(request_id: str) -> ApiError:
     )
 
 
-def invalid_body(error: ValidationError) -> ApiError:
-    """The first thing that is wrong with a request body, with the field's name."""
-    first = error.errors(include_url=False, include_context=False)[0]
-    param = field_path(first["loc"])
-    problem = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "missing":
-        problem = "is missing"
-    elif first["type"] == "extra_forbidden":
-        problem = "is not a known key"
-    elif first["type"] != "value_error":
-        problem = f"{problem[0].lower()}{problem[1:]}, got {_shown(first['input'])}"
-    return ApiError(400, f"{param or 'body'}: {problem}", param=param or None, code="invalid_value")
-
-
 def model_not_found(name: str, known: Iterable[str]) -> ApiError:
     """404 for a model this server does not serve, naming the nearest that it does."""
     known = list(known)
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0) or known
+    nearest = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known[:3]
+    hint = f"Did you mean {' or '.join(map(repr, nearest))}?" if nearest else "There is none."
     return ApiError(
         404,
-        f"The model {_shown(name)} does not exist here. Did you mean {nearest[0]!r}?",
+        f"The model {shown(name)} does not exist here. {hint}",
         param="model",
         code="model_not_found",
     )
 
 
-def field_path(location: Iterable[int | str]) -> str:
-    """A pydantic location as clients write it: `messages[2].content`."""
-    path = ""
-    for step in location:
-        if isinstance(step, int):
-            path += f"[{step}]"
-        else:
-            path += f".{step}" if path else step
-    return path
-
-
 def _sentence(error: Exception) -> str:
     message = str(error)
     return f"{message[:1].upper()}{message[1:]}."
-
-
-def _shown(value: object, limit: int = 60) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= limit else shown[:limit] + "..."

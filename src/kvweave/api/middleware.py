@@ -9,11 +9,16 @@ import uuid
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kvweave.api.errors import ClientDisconnected, from_exception, internal_error
+from kvweave.api.errors import (
+    ApiError,
+    ClientDisconnected,
+    error_style,
+    from_exception,
+    internal_error,
+)
+from kvweave.api.paths import canonical_path
 
 log = logging.getLogger(__name__)
-
-_PREFIXES = ("api", "v1")
 
 
 class RequestContext:
@@ -51,7 +56,8 @@ class RequestContext:
             if api_error is None:
                 log.exception("%s: %s %s failed", request_id, scope["method"], scope["path"])
                 api_error = internal_error(request_id)
-            await api_error.response()(scope, receive, send_with_id)
+            response = api_error.response(error_style(scope), request_id)
+            await response(scope, receive, send_with_id)
 
 
 class CanonicalPath:
@@ -71,9 +77,28 @@ class CanonicalPath:
         await self._app(scope, receive, send)
 
 
-def canonical_path(path: str) -> str:
-    """`path` without the prefixes that clients may or may not put before an endpoint."""
-    steps = [step for step in path.split("/") if step]
-    while steps and steps[0] in _PREFIXES:
-        del steps[0]
-    return "/" + "/".join(steps)
+class ConcurrencyLimit:
+    """Turns requests away while too many are being answered. Reading ones always pass."""
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        if self._running >= self._limit:
+            raise ApiError(
+                429,
+                f"{self._limit} requests are being answered, and no more are taken; try again in "
+                "1 s.",
+                code="too_many_requests",
+                headers={"retry-after": "1"},
+            )
+        self._running += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._running -= 1

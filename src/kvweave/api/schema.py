@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from kvweave.api.errors import ApiError
 from kvweave.engine import Mode, ReuseOptions
+from kvweave.formats.chat.request import FunctionTool
 
 # Parameters that are not supported, each with the values that ask for nothing.
 _UNSUPPORTED: dict[str, tuple[object, ...]] = {
     "n": (1,),
     "logprobs": (False,),
     "top_logprobs": (0,),
-    "tools": ([],),
     "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
@@ -70,6 +70,8 @@ class ChatCompletionRequest(BaseModel):
     model: str
     messages: Any
     documents: Any = None
+    tools: list[FunctionTool] | None = None
+    tool_choice: Any = None
     max_tokens: TokenLimit | None = None
     max_completion_tokens: TokenLimit | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
@@ -100,6 +102,13 @@ class ChatCompletionRequest(BaseModel):
     @classmethod
     def _listed(cls, stop: Any) -> Any:
         return [stop] if isinstance(stop, str) else stop
+
+    @property
+    def usable_tools(self) -> list[dict[str, Any]]:
+        """The functions the model may call, as chat templates take them."""
+        if self.tool_choice == "none":
+            return []
+        return [tool.model_dump(exclude_none=True) for tool in self.tools or []]
 
     @property
     def token_limit(self) -> int | None:

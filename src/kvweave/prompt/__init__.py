@@ -9,6 +9,7 @@ from kvweave.prompt.messages import (
     Document,
     Message,
     MessageRole,
+    ToolCall,
     parse_documents,
     parse_messages,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "PromptError",
     "Role",
     "Segment",
+    "ToolCall",
     "UnsupportedTokenizer",
     "chunk_digest",
     "parse_documents",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from kvweave.prompt.content import Chunk, ChunkOrder, ContentSplitter
 from kvweave.prompt.encoder import PieceEncoder
@@ -67,61 +68,106 @@ class PromptBuilder:
             self._encoder, registry, min_chunk_tokens=min_chunk_tokens, order_chunks=order_chunks
         )
         self._min_chunk_tokens = min_chunk_tokens
+        self._takes_tools = _takes_tools(tokenizer)
 
     @property
     def min_chunk_tokens(self) -> int:
         """Length in tokens below which a text is not a chunk."""
         return self._min_chunk_tokens
 
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the chat template has a place for tools, and tells the model to call them so
+        that `<tool_call>` marks a call."""
+        return self._takes_tools
+
     def build(
         self,
         messages: Sequence[Message],
         documents: Sequence[Document] | None = None,
         *,
+        tools: Sequence[Mapping[str, Any]] = (),
         tenant: str = "",
     ) -> Prompt:
         """The prompt for `messages`, ending where the assistant's answer begins.
 
-        `documents` are put at the start of the last user message. `tenant` says whose registered
-        texts are found.
+        `documents` are put at the start of the last user message. `tools` are functions in OpenAI's
+        form. `tenant` is whose registered texts are looked for.
 
         Raises:
-            PromptError: there is nothing to build from, a text is not valid Unicode, or the chat
-                template refuses the messages.
+            PromptError: there is nothing to build from, a text is not valid Unicode, the model
+                takes no tools, or the chat template refuses the messages.
         """
         documents = documents or ()
         if not messages:
             raise PromptError("must hold at least one message", "messages")
+        if tools and not self._takes_tools:
+            raise PromptError(
+                "this model cannot call tools: its chat template has no place for them; leave them "
+                'out, or set tool_choice to "none"',
+                "tools",
+            )
         _check_unicode(messages, documents)
         last_user = _last_index_of_role(messages, "user")
         if documents and last_user is None:
             raise PromptError("need a user message to stand in; there is none", "documents")
-        texts = [part for message in messages for part in message.parts]
+        texts = [text for message in messages for text in message.texts]
         texts += [document.chunk_text for document in documents]
+        texts += _strings_in([call.arguments for m in messages for call in m.tool_calls])
+        texts += _strings_in([call.name for m in messages for call in m.tool_calls])
+        texts += _strings_in(list(tools))
         marks = _ChatMarks(
             chunks=Marks(texts, delimiters=("\ue000", "\ue001")),
             special=Marks(texts, delimiters=("\ue002", "\ue003")),
         )
         conversation = [
-            {
-                "role": message.role,
-                "content": self._marked_content(
-                    self._splitter.split(
-                        message, documents if index == last_user else (), tenant=tenant
-                    ),
-                    marks,
+            self._template_message(
+                message,
+                self._splitter.split(
+                    message,
+                    documents if index == last_user else (),
+                    tenant=tenant,
+                    is_last=index == len(messages) - 1,
                 ),
-            }
+                marks,
+            )
             for index, message in enumerate(messages)
         ]
+        marked_tools = [self._marked_value(tool, marks, "tools") for tool in tools]
         try:
-            return self._splice(conversation, marks)
+            return self._splice(conversation, marked_tools, marks)
         except MangledMark:
             raise PromptError(
                 "the model's chat template changes the text it is given, so chunks and spelt-out "
                 "special tokens in it cannot be put back; send content without them",
                 "messages",
             ) from None
+
+    def build_text(self, text: str, *, tenant: str = "") -> Prompt:
+        """The prompt that consists of `text`, without a chat template around it.
+
+        Registered texts in it are chunks, but they stand after no system prefix.
+
+        Raises:
+            PromptError: the text is empty or not valid Unicode.
+        """
+        _check_encodes(text, "prompt")
+        segments: list[Segment] = []
+        for piece in self._splitter.find_registered(text, tenant):
+            if isinstance(piece, Chunk):
+                segments.append(Segment("chunk", piece.token_ids, piece.chunk_id))
+                continue
+            ids: list[int] = []
+            for stretch, is_special in self._encoder.split_special(piece):
+                if is_special:
+                    ids += self._encoder.encode_text(stretch)
+                else:
+                    ids += self._encoder.encode_literal(stretch, at_start=not segments and not ids)
+            if ids:
+                segments.append(Segment("fresh", tuple(ids)))
+        if not segments:
+            raise PromptError("must not be empty", "prompt")
+        return Prompt(tuple(segments), ())
 
     def prefix_ids(self, system: str | None = None, *, tenant: str = "") -> tuple[int, ...]:
         """Ids of the prefix that prompts with this system message share.
@@ -149,9 +195,53 @@ class PromptBuilder:
                 marked.append(marks.special.mark(stretch) if is_special else stretch)
         return "".join(marked)
 
-    def _splice(self, conversation: list[dict[str, str]], marks: _ChatMarks) -> Prompt:
-        head, rest = marks.chunks.split(self._render(conversation))
-        prefix = self._prefix_text(conversation, marks)
+    def _template_message(
+        self, message: Message, pieces: Iterable[str | Chunk], marks: _ChatMarks
+    ) -> dict[str, Any]:
+        """A message as the template gets it."""
+        fields: dict[str, Any] = {
+            "role": message.role,
+            "content": self._marked_content(pieces, marks),
+        }
+        if message.tool_calls:
+            fields["tool_calls"] = [
+                self._marked_value(
+                    {
+                        "id": call.id,
+                        "type": "function",
+                        "function": {"name": call.name, "arguments": call.arguments},
+                    },
+                    marks,
+                    "messages",
+                )
+                for call in message.tool_calls
+            ]
+        if message.tool_call_id is not None:
+            fields["tool_call_id"] = message.tool_call_id
+        return fields
+
+    def _marked_value(self, value: Any, marks: _ChatMarks, path: str) -> Any:
+        """A JSON value in whose strings spelt-out special tokens are marked."""
+        if isinstance(value, str):
+            _check_encodes(value, path)
+            return self._marked_content([value], marks)
+        if isinstance(value, Mapping):
+            return {
+                self._marked_value(key, marks, path): self._marked_value(item, marks, path)
+                for key, item in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self._marked_value(item, marks, path) for item in value]
+        return value
+
+    def _splice(
+        self,
+        conversation: list[dict[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        marks: _ChatMarks,
+    ) -> Prompt:
+        head, rest = marks.chunks.split(self._render(conversation, tools))
+        prefix = self._prefix_text(conversation, tools, marks)
         prefix_ids = self._encode_run(prefix, marks, at_start=True)
         segments: list[Segment] = []
         if head.startswith(prefix):
@@ -168,16 +258,26 @@ class PromptBuilder:
             raise PromptError("make an empty prompt", "messages")
         return prompt
 
-    def _prefix_text(self, conversation: list[dict[str, str]], marks: _ChatMarks) -> str:
+    def _prefix_text(
+        self,
+        conversation: list[dict[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        marks: _ChatMarks,
+    ) -> str:
         leading = list(takewhile(lambda message: message["role"] == "system", conversation))
         user = {"role": "user", "content": marks.chunks.mark(None)}
-        head, rest = marks.chunks.split(self._render([*leading, user]))
+        head, rest = marks.chunks.split(self._render([*leading, user], tools))
         return head if rest else ""
 
-    def _render(self, conversation: list[dict[str, str]]) -> str:
+    def _render(
+        self, conversation: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]]
+    ) -> str:
         try:
             rendered = self._tokenizer.apply_chat_template(
-                conversation, tokenize=False, add_generation_prompt=True
+                conversation,
+                tools=[dict(tool) for tool in tools] or None,
+                tokenize=False,
+                add_generation_prompt=True,
             )
         except Exception as error:  # the template is the model's code and may raise anything
             raise PromptError(
@@ -209,14 +309,33 @@ def _last_index_of_role(messages: Sequence[Message], role: str) -> int | None:
     return max((i for i, message in enumerate(messages) if message.role == role), default=None)
 
 
+def _takes_tools(tokenizer: PreTrainedTokenizerBase) -> bool:
+    template = tokenizer.get_chat_template(tools=[{}])
+    return "<tool_call>" in template and re.search(r"\btools\b", template) is not None
+
+
+def _strings_in(value: object) -> Iterator[str]:
+    """Every string within a JSON value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield key
+            yield from _strings_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings_in(item)
+
+
 def _check_unicode(messages: Sequence[Message], documents: Sequence[Document]) -> None:
     """Raise for lone surrogates, which JSON can spell but no tokenizer can encode."""
     for index, message in enumerate(messages):
         if isinstance(message.content, str):
             _check_encodes(message.content, f"messages[{index}].content")
         else:
-            for part, text in enumerate(message.content):
+            for part, text in enumerate(message.texts):
                 _check_encodes(text, f"messages[{index}].content[{part}].text")
+        _check_encodes(message.tool_call_id or "", f"messages[{index}].tool_call_id")
     for index, document in enumerate(documents):
         for field in ("id", "title", "text"):
             _check_encodes(getattr(document, field) or "", f"documents[{index}].{field}")

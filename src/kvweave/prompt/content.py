@@ -31,9 +31,10 @@ class Chunk:
 class ContentSplitter:
     """Cuts the content of messages into fresh text and chunks. Thread-safe.
 
-    Chunks are: each text part but the last of a user or tool message; each document; and each
-    stretch of other text in user, tool and system messages that equals a registered chunk. What
-    encodes to fewer than `min_chunk_tokens` ids joins the fresh text around it.
+    Chunks are: each text part but the last of a user or tool message, and the last too where it is
+    marked and more messages follow; each document; and each stretch of other text in user, tool and
+    system messages that equals a registered chunk. What encodes to fewer than `min_chunk_tokens`
+    ids joins the fresh text around it.
     """
 
     def __init__(
@@ -50,23 +51,36 @@ class ContentSplitter:
         self._order_chunks = order_chunks
 
     def split(
-        self, message: Message, documents: Sequence[Document] = (), *, tenant: str = ""
+        self,
+        message: Message,
+        documents: Sequence[Document] = (),
+        *,
+        tenant: str = "",
+        is_last: bool = True,
     ) -> list[str | Chunk]:
-        """The content of `message` with `documents` before it. No two strings are adjacent."""
-        parts = message.parts
-        pieces: list[str | Chunk] = [
-            self._chunk(document.chunk_text, tenant, document.id) for document in documents
-        ]
+        """The content of `message` with `documents` before it. No two strings are adjacent.
+
+        `is_last`: whether no message follows. What the model is to answer is always fresh text.
+        """
+        parts = [*documents, *message.parts]
+        pieces: list[str | Chunk] = []
         if message.role in ("user", "tool"):
-            pieces += [self._chunk(part, tenant) for part in parts[:-1]]
-            pieces.append(parts[-1])
+            last_text = max(
+                (i for i, part in enumerate(parts) if isinstance(part, str)), default=-1
+            )
+            fresh = -1 if message.marked and not is_last else last_text
+            for index, part in enumerate(parts):
+                if isinstance(part, Document):
+                    pieces.append(self._chunk(part.chunk_text, tenant, part.id))
+                else:
+                    pieces.append(part if index == fresh else self._chunk(part, tenant))
         else:
-            pieces.append("".join(parts))
+            pieces.append("".join(message.texts))
 
         merged = _merge_text(pieces)
         # What the assistant said is never searched: quoting a passage does not make it a source.
         if message.role != "assistant":
-            merged = [piece for item in merged for piece in self._find_registered(item, tenant)]
+            merged = [piece for item in merged for piece in self.find_registered(item, tenant)]
         return _sort_runs(merged) if self._order_chunks == "by_id" else merged
 
     def _chunk(self, text: str, tenant: str, chunk_id: str | None = None) -> str | Chunk:
@@ -77,7 +91,8 @@ class ContentSplitter:
         chunk_id = chunk_id or self._registry.id_of(text, tenant=tenant) or chunk_digest(text)
         return Chunk(text, chunk_id, token_ids)
 
-    def _find_registered(self, item: str | Chunk, tenant: str) -> Iterator[str | Chunk]:
+    def find_registered(self, item: str | Chunk, tenant: str) -> Iterator[str | Chunk]:
+        """`item` cut at the registered chunks in it."""
         if isinstance(item, Chunk):
             yield item
             return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
@@ -12,25 +13,6 @@ MessageRole = Literal["system", "user", "assistant", "tool"]
 
 # OpenAI's newer name for system messages, which no open model's chat template knows.
 _ROLE_ALIASES = {"developer": "system"}
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One chat message.
-
-    Attributes:
-        role: who speaks.
-        content: one string, or text parts that make up the content when joined verbatim. In user
-            and tool messages each part but the last is a chunk.
-    """
-
-    role: MessageRole
-    content: str | tuple[str, ...]
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The content as text parts."""
-        return (self.content,) if isinstance(self.content, str) else self.content
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +35,52 @@ class Document:
         if not self.text:
             return ""
         return f"{self.title}\n{self.text}\n" if self.title else f"{self.text}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A function the assistant called.
+
+    Attributes:
+        name: of the function.
+        arguments: by name, as JSON values.
+        id: what the tool message with the result refers to.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message.
+
+    Attributes:
+        role: who speaks.
+        content: one string, or parts that make up the content when joined verbatim. In user and
+            tool messages each document is a chunk, and each text but the last.
+        marked: whether the last text is marked as a chunk too.
+        tool_calls: what an assistant's message called.
+        tool_call_id: the call that a tool message answers.
+    """
+
+    role: MessageRole
+    content: str | tuple[str | Document, ...]
+    marked: bool = False
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+    @property
+    def parts(self) -> tuple[str | Document, ...]:
+        """The content as parts."""
+        return (self.content,) if isinstance(self.content, str) else self.content
+
+    @property
+    def texts(self) -> Iterator[str]:
+        """The text of each part."""
+        for part in self.parts:
+            yield part if isinstance(part, str) else part.chunk_text
 
 
 def parse_messages(raw: object) -> list[Message]:
@@ -90,14 +118,45 @@ def _parse_message(raw: object, path: str) -> Message:
     if role not in get_args(MessageRole):
         allowed = ", ".join(get_args(MessageRole))
         raise PromptError(f"must be one of {allowed}, not {_shown(role)}", f"{path}.role")
-    for key in ("tool_calls", "function_call"):
-        if fields.get(key):
-            raise PromptError("tool calls are not supported", f"{path}.{key}")
-    content = _parse_content(fields.get("content"), f"{path}.content")
-    return Message(cast(MessageRole, role), content)
+    if fields.get("function_call"):
+        raise PromptError("is not supported; send tool_calls", f"{path}.function_call")
+    calls = _parse_tool_calls(fields.get("tool_calls"), f"{path}.tool_calls")
+    raw_content = fields.get("content")
+    if calls and raw_content is None:
+        raw_content = ""
+    content = _parse_content(raw_content, f"{path}.content")
+    return Message(
+        cast(MessageRole, role),
+        content,
+        marked=_is_marked(raw_content),
+        tool_calls=calls,
+        tool_call_id=_optional_string(fields, "tool_call_id", path),
+    )
 
 
-def _parse_content(raw: object, path: str) -> str | tuple[str, ...]:
+def _parse_tool_calls(raw: object, path: str) -> tuple[ToolCall, ...]:
+    if raw is None:
+        return ()
+    if not isinstance(raw, list):
+        raise PromptError(f"must be a list of tool calls, not {_kind(raw)}", path)
+    return tuple(_parse_tool_call(call, f"{path}[{index}]") for index, call in enumerate(raw))
+
+
+def _parse_tool_call(raw: object, path: str) -> ToolCall:
+    fields = _object(raw, path)
+    function = _object(fields.get("function"), f"{path}.function")
+    text = _string(function, "arguments", f"{path}.function")
+    try:
+        arguments = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise PromptError("must be a JSON object, as text", f"{path}.function.arguments")
+    name = _string(function, "name", f"{path}.function")
+    return ToolCall(name, arguments, _optional_string(fields, "id", path))
+
+
+def _parse_content(raw: object, path: str) -> str | tuple[str | Document, ...]:
     if isinstance(raw, str):
         return raw
     if not isinstance(raw, list):
@@ -107,12 +166,23 @@ def _parse_content(raw: object, path: str) -> str | tuple[str, ...]:
     return tuple(_parse_part(part, f"{path}[{index}]") for index, part in enumerate(raw))
 
 
-def _parse_part(raw: object, path: str) -> str:
+def _parse_part(raw: object, path: str) -> str | Document:
     fields = _object(raw, path)
     kind = fields.get("type")
+    if kind == "document":
+        return _parse_document(fields, path)
     if kind != "text":
-        raise PromptError(f"only 'text' parts are supported, not {_shown(kind)}", f"{path}.type")
+        raise PromptError(
+            f"only 'text' and 'document' parts are supported, not {_shown(kind)}", f"{path}.type"
+        )
     return _string(fields, "text", path)
+
+
+def _is_marked(content: object) -> bool:
+    """Whether the last text of checked content has a `cache_control`."""
+    parts = content if isinstance(content, list) else []
+    texts = [part for part in parts if part["type"] == "text"]
+    return bool(texts and texts[-1].get("cache_control"))
 
 
 def _parse_document(raw: object, path: str) -> Document:
