@@ -108,6 +108,20 @@ async def test_tokens_are_charged_before_and_settled_after(make_limiter, make_qu
     await limiter.charge(quota, requests=1, tokens=900)
 
 
+async def test_what_running_requests_have_reserved_is_soon_worth_asking_for_again(
+    make_limiter, make_quota
+):
+    limiter, quota = make_limiter(), make_quota(budget_tokens=1000)
+    running = await limiter.charge(quota, requests=1, tokens=900)
+    with pytest.raises(LimitExceeded) as error:
+        await limiter.charge(quota, requests=1, tokens=200)
+    assert error.value.retry_after_s < 10
+    limiter.end(running)
+    with pytest.raises(LimitExceeded) as error:
+        await limiter.charge(quota, requests=1, tokens=200)
+    assert error.value.retry_after_s > 3600
+
+
 async def test_more_used_than_charged_counts_too(make_limiter, make_quota, spent, clock):
     limiter, quota = make_limiter(), make_quota(tpm=1000)
     limiter.settle(await limiter.charge(quota, requests=1, tokens=1), 700)
@@ -140,7 +154,7 @@ async def test_the_wait_that_is_told_is_long_enough(make_limiter, make_quota, cl
 
 async def test_a_budget_begins_anew_with_the_calendar(make_limiter, make_quota, clock):
     limiter, quota = make_limiter(), make_quota(budget_tokens=100, budget_period="month")
-    await limiter.charge(quota, requests=1, tokens=100)
+    limiter.settle(await limiter.charge(quota, requests=1, tokens=100), 100)
     clock.now += 11 * 3600
     with pytest.raises(LimitExceeded) as error:
         await limiter.charge(quota, requests=1, tokens=1)

@@ -58,6 +58,8 @@ class Visit:
     def end(self) -> None:
         """The request has ended: nothing more is reserved."""
         self._ended = True
+        if self._charge is not None:
+            self._limiter.end(self._charge)
         self._settle()
 
     def _settle(self) -> None:
