@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kvweave.accounts import Accounts, KeyRefused, Quota, SpentStore, UsageRecord
+from kvweave.accounts import Accounts, KeyRefused, Quota, SpentStore, UsageReader, UsageRecord
 
 
 @pytest.fixture
@@ -102,3 +102,10 @@ async def test_without_keys_nobody_is_charged_and_with_them_nobody_is_anonymous(
     await asyncio.sleep(1.1)
     with pytest.raises(KeyRefused):
         await accounts.admit({}, charged=True)
+
+
+def test_closing_what_was_never_started_writes_what_there_is(database):
+    accounts = Accounts(database)
+    accounts.record(record(20))
+    accounts.close()
+    assert UsageReader(database).totals()[0].requests == 1

@@ -293,6 +293,7 @@ def _give_back(pool: _Pool, limits: Iterable[Limit]) -> None:
         lease = pool.leases.pop(limit, None)
         if lease is not None and lease.part.amount:
             pool.corrections[limit, lease.part.slot] -= lease.part.amount
+            pool.refusal = None
 
 
 def _exceeded(shortage: Shortage, quota: Quota) -> LimitExceeded:
