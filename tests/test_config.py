@@ -359,3 +359,12 @@ def test_whatever_stands_in_a_file_is_a_configuration_or_a_config_error(
         assert str(error).startswith("somewhere.toml: ")
     else:
         assert isinstance(config, Config)
+
+
+def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
+    url = "postgresql://me:sesa@me@host/kvweave"
+    with pytest.raises(ConfigError) as error:
+        parse_config({"accounts": {"database_url": url}}, source="kvweave.toml")
+    assert "sesa" not in str(error.value)
+    assert "KVWEAVE_DATABASE_URL" in str(error.value)
+    parse_config({"accounts": {"database_url": "postgresql://me@host/kvweave"}}, source="x")

@@ -94,3 +94,9 @@ def test_a_folder_that_cannot_be_made_is_an_error_with_its_mend(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(AccountsError, match=r"cannot be opened.*accounts\.database_url"):
         Database.open(str(tmp_path / "file" / "accounts.db"))
+
+
+def test_a_missing_driver_is_an_error_with_its_mend(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(AccountsError, match=r"pip install 'kvweave\[postgres\]'"):
+        Database.open("postgresql://me@127.0.0.1:1/x")

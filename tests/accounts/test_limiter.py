@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from kvweave.accounts import LimitExceeded, Quota
 from kvweave.accounts.limiter import Limiter
-from kvweave.accounts.spending import Shortage, SpentStore, period_end, period_start
+from kvweave.accounts.spending import (
+    Shortage,
+    SpentStore,
+    period_end,
+    period_start,
+    slot_of,
+)
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC).timestamp()
 
@@ -108,6 +114,20 @@ async def test_tokens_are_charged_before_and_settled_after(make_limiter, make_qu
     await limiter.charge(quota, requests=1, tokens=900)
 
 
+async def test_what_running_requests_have_reserved_is_soon_worth_asking_for_again(
+    make_limiter, make_quota
+):
+    limiter, quota = make_limiter(), make_quota(budget_tokens=1000)
+    running = await limiter.charge(quota, requests=1, tokens=900)
+    with pytest.raises(LimitExceeded) as error:
+        await limiter.charge(quota, requests=1, tokens=200)
+    assert error.value.retry_after_s < 10
+    limiter.end(running)
+    with pytest.raises(LimitExceeded) as error:
+        await limiter.charge(quota, requests=1, tokens=200)
+    assert error.value.retry_after_s > 3600
+
+
 async def test_more_used_than_charged_counts_too(make_limiter, make_quota, spent, clock):
     limiter, quota = make_limiter(), make_quota(tpm=1000)
     limiter.settle(await limiter.charge(quota, requests=1, tokens=1), 700)
@@ -140,7 +160,7 @@ async def test_the_wait_that_is_told_is_long_enough(make_limiter, make_quota, cl
 
 async def test_a_budget_begins_anew_with_the_calendar(make_limiter, make_quota, clock):
     limiter, quota = make_limiter(), make_quota(budget_tokens=100, budget_period="month")
-    await limiter.charge(quota, requests=1, tokens=100)
+    limiter.settle(await limiter.charge(quota, requests=1, tokens=100), 100)
     clock.now += 11 * 3600
     with pytest.raises(LimitExceeded) as error:
         await limiter.charge(quota, requests=1, tokens=1)
@@ -185,3 +205,22 @@ def test_periods_follow_each_other_without_gaps(now, period):
     assert start <= now < end
     assert period_start(period, end) == end
     assert period_start(period, end - 1) == start
+
+
+def test_taking_and_correcting_at_once_never_block_each_other_for_good(spent, make_quota):
+    quotas = [make_quota(rpm=10**9, tpm=10**9, budget_tokens=10**9) for _ in range(2)]
+    limits = ("rpm", "tpm", "budget")
+
+    def work(number: int) -> None:
+        slots = {limit: slot_of(limit, quotas[0], NOW) for limit in limits}
+        order = limits if number % 2 else limits[::-1]
+        changes = {(limit, slots[limit]): 1 for limit in order}
+        if number % 3:
+            spent.take(quotas[number % 2], dict.fromkeys(order, 1), {}, {}, NOW)
+        else:
+            spent.correct({quota.id: changes for quota in quotas[:: 1 if number % 2 else -1]})
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(240)))
+    expected = 160 + 80 * 2  # each take adds one to its quota, each correction one to both
+    assert sum(spent.used(quota, NOW)["rpm"] for quota in quotas) == expected

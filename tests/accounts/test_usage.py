@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kvweave.accounts import AccountsError, UsageReader, UsageRecord
@@ -110,6 +110,7 @@ def test_records_wait_while_the_database_is_away(database, log, monkeypatch, cap
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(model=st.text(alphabet=st.characters(), max_size=300))
+@example(model="nul \0 and a lone surrogate \ud800")
 def test_whatever_a_client_calls_a_model_is_stored(database, log, model):
     log.record(replace(RECORD, model=model, error_code=model))
     log.flush()

@@ -27,6 +27,9 @@ from kvweave.accounts.spending import (
     slot_of,
 )
 
+_RUNNING_S = 2.0
+"""When to ask again for what running requests have reserved: most need less than they may."""
+
 _REFUSAL_S = 0.2
 """How long a shortage is believed without asking again, so that a flood costs nothing."""
 
@@ -37,6 +40,7 @@ class Charge:
 
     quota: Quota
     parts: list[Taken] = field(default_factory=list)
+    running: bool = True
 
     @property
     def tokens(self) -> int:
@@ -64,11 +68,13 @@ class _Pool:
     used: Counter[Limit] = field(default_factory=Counter)  # since the limit was last taken from
     waiting: Counter[Limit] = field(default_factory=Counter)
     corrections: Counter[tuple[Limit, int]] = field(default_factory=Counter)
+    running: Counter[Limit] = field(default_factory=Counter)  # charged, and not settled yet
     refusal: tuple[float, Shortage] | None = None  # until when it is believed
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def is_idle(self) -> bool:
-        return not (self.leases or self.corrections or any(self.waiting.values()))
+        counts = (*self.waiting.values(), *self.running.values())
+        return not (self.leases or self.corrections or any(counts))
 
 
 class Limiter:
@@ -111,8 +117,19 @@ class Limiter:
         more = tokens - charge.tokens
         await self._take(charge, {"tpm": more, "budget": more})
 
+    def end(self, charge: Charge) -> None:
+        """The request has ended. Until it is settled it counts with what it was charged."""
+        with self._lock:
+            if charge.running:
+                charge.running = False
+                pool = self._pool(charge.quota)
+                pool.refusal = None
+                for part in charge.parts:
+                    pool.running[part.limit] -= part.amount
+
     def settle(self, charge: Charge, tokens: int) -> None:
         """The request has ended and used `tokens`: give the rest back, or count what is missing."""
+        self.end(charge)
         with self._lock:
             pool = self._pool(charge.quota)
             for limit in limits_of(charge.quota):
@@ -123,8 +140,6 @@ class Limiter:
 
     def _settle(self, pool: _Pool, limit: Limit, parts: list[Taken], tokens: int) -> None:
         surplus = sum(part.amount for part in parts) - tokens
-        if surplus > 0:
-            pool.refusal = None
         if surplus < 0:
             pool.corrections[limit, slot_of(limit, pool.quota, self._clock())] -= surplus
         for part in reversed(parts):
@@ -210,15 +225,15 @@ class Limiter:
             raise
         with self._lock:
             if isinstance(outcome, Shortage):
+                outcome = _until_settled(outcome, pool)
                 pool.refusal = (self._clock() + _REFUSAL_S, outcome)
                 raise _exceeded(outcome, pool.quota)
             for part in outcome:
                 own = needs[part.limit]
-                charge.parts.append(replace(part, amount=own))
+                _charge(charge, pool, replace(part, amount=own))
                 pool.leases[part.limit] = _Lease(
                     replace(part, amount=part.amount - own), now + LEASE_S
                 )
-                pool.used[part.limit] += own
 
     def _abandoned(
         self,
@@ -248,8 +263,7 @@ class Limiter:
         for limit, needed in needs.items():
             lease = pool.leases[limit]
             lease.part = replace(lease.part, amount=lease.part.amount - needed)
-            charge.parts.append(replace(lease.part, amount=needed))
-            pool.used[limit] += needed
+            _charge(charge, pool, replace(lease.part, amount=needed))
         return True
 
     def _refused(self, pool: _Pool, needs: dict[Limit, int]) -> Shortage | None:
@@ -259,11 +273,27 @@ class Limiter:
         return shortage if needs.get(shortage.limit, 0) >= shortage.needed else None
 
 
+def _charge(charge: Charge, pool: _Pool, part: Taken) -> None:
+    charge.parts.append(part)
+    pool.used[part.limit] += part.amount
+    pool.running[part.limit] += part.amount
+
+
+def _until_settled(shortage: Shortage, pool: _Pool) -> Shortage:
+    """A shorter wait, if what running requests have reserved would be enough."""
+    settled = shortage.used - pool.running[shortage.limit]
+    enough = shortage.needed <= shortage.allowed - settled
+    if shortage.wait_s is None or shortage.limit == "rpm" or not enough:
+        return shortage
+    return replace(shortage, wait_s=min(shortage.wait_s, _RUNNING_S))
+
+
 def _give_back(pool: _Pool, limits: Iterable[Limit]) -> None:
     for limit in limits:
         lease = pool.leases.pop(limit, None)
         if lease is not None and lease.part.amount:
             pool.corrections[limit, lease.part.slot] -= lease.part.amount
+            pool.refusal = None
 
 
 def _exceeded(shortage: Shortage, quota: Quota) -> LimitExceeded:

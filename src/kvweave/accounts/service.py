@@ -25,13 +25,18 @@ _visit: ContextVar[Visit | None] = ContextVar("kvweave_visit", default=None)
 
 
 class Visit:
-    """One request of a caller, from when it is let in until it has ended."""
+    """One request of a caller, from when it is let in until it has ended and was recorded.
+
+    Which of the two comes first does not matter. A request that is never recorded costs what was
+    reserved for it.
+    """
 
     def __init__(self, caller: Caller, limiter: Limiter, charge: Charge | None) -> None:
         self.caller = caller
         self._limiter = limiter
         self._charge = charge
         self._tokens: int | None = None
+        self._ended = False
 
     async def reserve(self, tokens: int) -> None:
         """Charge for the prompt and the longest answer, before any work is done for them.
@@ -46,14 +51,20 @@ class Visit:
             await self._limiter.charge_more(self._charge, tokens)
 
     def used(self, tokens: int) -> None:
-        """Say how many tokens it came to."""
+        """Say how many tokens it came to; several amounts add up until the end."""
         self._tokens = (self._tokens or 0) + tokens
+        self._settle()
 
     def end(self) -> None:
-        """The request has ended. If nobody said what it used, it used what was reserved."""
+        """The request has ended: nothing more is reserved."""
+        self._ended = True
         if self._charge is not None:
-            used = self._charge.tokens if self._tokens is None else self._tokens
-            self._limiter.settle(self._charge, used)
+            self._limiter.end(self._charge)
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._ended and self._tokens is not None and self._charge is not None:
+            self._limiter.settle(self._charge, self._tokens)
             self._charge = None
 
 
@@ -84,8 +95,8 @@ class Accounts:
     async def admit(self, headers: Mapping[str, str], *, charged: bool) -> Visit:
         """Let a request in, whose headers are these (names in lower case).
 
-        As long as no key was ever made, everybody may in. `end` of the visit must be called. Until
-        then, and within the same context, `record` also says what the visit used.
+        As long as no key was ever made, everybody may in. `end` of the visit must be called. Within
+        the same context, before or after, `record` also says what the visit used.
 
         Args:
             charged: whether it counts as a request, and needs some tokens left.

@@ -85,8 +85,7 @@ class SpentStore:
         """
         now = time.time() if now is None else now
         with self._database.write() as connection:
-            # On PostgreSQL, whoever takes from this quota now waits here for its turn.
-            connection.execute(select(quotas.c.id).where(quotas.c.id == quota.id).with_for_update())
+            _wait_for_turn(connection, quota.id)
             _correct(connection, quota.id, corrections)
             used = _used(connection, quota, now)
             taken = []
@@ -107,6 +106,7 @@ class SpentStore:
         """Change what was used: by quota, limit and slot, the amount to add (or to take off)."""
         with self._database.write() as connection:
             for quota_id, changes in sorted(corrections.items()):
+                _wait_for_turn(connection, quota_id)
                 _correct(connection, quota_id, changes)
 
     def used(self, quota: Quota, now: float | None = None) -> dict[Limit, int]:
@@ -127,6 +127,14 @@ def period_end(period: Period, now: float) -> int:
     start = datetime.fromtimestamp(period_start(period, now), UTC)
     after = start + timedelta(days=32 if period == "month" else 1)
     return int((after.replace(day=1) if period == "month" else after).timestamp())
+
+
+def _wait_for_turn(connection: Connection, quota_id: int) -> None:
+    """Until this transaction ends, nobody else changes what the quota has used.
+
+    On SQLite that is so anyway: it has one writer.
+    """
+    connection.execute(select(quotas.c.id).where(quotas.c.id == quota_id).with_for_update())
 
 
 def _used(connection: Connection, quota: Quota, now: float) -> dict[Limit, dict[int, int]]:

@@ -48,9 +48,10 @@ class UsageLog:
         self._thread.start()
 
     def close(self) -> None:
-        """Write what is left, and stop. Never raises."""
+        """Write what is left, and stop. Never raises; may be called without `start`."""
         self._stopping.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         self._turn()
         if self._records:
             log.error("%d usage records could not be written and are lost", len(self._records))

@@ -60,7 +60,7 @@ class ApiError(Exception):
 
 # Official clients try again after a 429 unless this header tells them not to.
 _NO_RETRY = {"x-should-retry": "false"}
-_WORTH_WAITING_S = 60
+_WORTH_WAITING_S = 65  # a minute's limit is free again by then
 
 
 class ClientDisconnected(Exception):
@@ -127,11 +127,13 @@ def from_exception(error: BaseException) -> ApiError | None:
 
 def _limit_exceeded(error: LimitExceeded) -> ApiError:
     headers = {}
-    if error.retry_after_s is not None:
-        headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s)))
-    if error.retry_after_s is None or error.retry_after_s > _WORTH_WAITING_S:
+    wait = math.inf if error.retry_after_s is None else error.retry_after_s
+    if wait < math.inf:
+        headers["retry-after"] = str(max(1, math.ceil(wait)))
+    if wait > _WORTH_WAITING_S:
         headers |= _NO_RETRY
-    code = "insufficient_quota" if error.limit == "budget" else "rate_limit_exceeded"
+    used_up = error.limit == "budget" and wait > _WORTH_WAITING_S
+    code = "insufficient_quota" if used_up else "rate_limit_exceeded"
     return ApiError(429, str(error), code=code, headers=headers)
 
 
