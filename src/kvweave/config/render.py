@@ -22,6 +22,9 @@ def effective_toml(config: Config) -> str:
                 *_comment(f"Allowed: {allowed_values(type(section), key)}."),
                 f"{key} = {toml_value(getattr(section, key))}",
             ]
+        lines += [
+            f"{key} = {toml_value(value)}" for key, value in (section.model_extra or {}).items()
+        ]
         blocks.append("\n".join(lines) + "\n")
     return "\n".join(blocks)
 

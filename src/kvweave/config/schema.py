@@ -88,6 +88,11 @@ class ModelConfig(_Section):
     max_model_len: int = Field(
         8192, ge=1, description="The longest prompt and answer together, in tokens."
     )
+    engine: Literal["embedded", "vllm"] = Field(
+        "embedded",
+        description="What computes. `embedded`: the engine in this package; `vllm`: vLLM's own "
+        "server, which must be installed beside it, with kvweave in it.",
+    )
 
 
 class KVCacheConfig(_Section):
@@ -237,6 +242,28 @@ class MetricsConfig(_Section):
     )
 
 
+class VllmConfig(_Section):
+    # Whatever else stands here is vLLM's own: what it means, and whether it is right, vLLM knows.
+    model_config = ConfigDict(extra="allow")
+
+    startup_timeout_sec: float = Field(
+        900.0, gt=0, description="Seconds that vLLM may take to load the model and be ready."
+    )
+
+    @model_validator(mode="after")
+    def _check_options(self) -> VllmConfig:
+        for key, value in self.options.items():
+            values = value if isinstance(value, list) else [value]
+            if not all(isinstance(item, (str, int, float, bool)) for item in values):
+                raise ValueError(f"vllm.{key} must be a text, a number, true, false, or a list")
+        return self
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What goes to vLLM: options of its command line, with underscores."""
+        return dict(self.model_extra or {})
+
+
 class Config(_Section):
     """The whole configuration. Immutable; every key has a default."""
 
@@ -250,6 +277,11 @@ class Config(_Section):
     )
     engine: EngineConfig = Field(
         default_factory=EngineConfig, description="The engine inside the server."
+    )
+    vllm: VllmConfig = Field(
+        default_factory=VllmConfig,
+        description='Options of vLLM, for `engine = "vllm"`: any of its command line, with '
+        "underscores, such as `tensor_parallel_size = 2`.",
     )
     server: ServerConfig = Field(default_factory=ServerConfig, description="The HTTP server.")
     quality: QualityConfig = Field(

@@ -14,6 +14,7 @@ from kvweave.config import Config
 from kvweave.integrations.vllm.loaded import loaded_model
 from kvweave.integrations.vllm.model import VllmModel
 from kvweave.integrations.vllm.pages import PageWriter
+from kvweave.integrations.vllm.plugin import register
 from kvweave.integrations.vllm.selfcheck import check_pages
 from kvweave.integrations.vllm.worker import WorkerHalf
 from kvweave.kv import KVFormat, Planner, TraceWriter, build_cache
@@ -37,6 +38,7 @@ def build_worker(
     Raises:
         UnsupportedModel, UnsupportedSetup: nothing is run on a guess.
     """
+    register()
     started = time.perf_counter()
     engine_model = loaded_model()
     device = next(iter(kv_caches.values())).device
