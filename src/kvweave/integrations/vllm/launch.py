@@ -98,7 +98,8 @@ def serve_vllm(config: Config, host: str, port: int) -> None:
     """Run vLLM's server until it is told to stop. Blocks.
 
     Raises:
-        VllmStartError: vLLM is not installed, the port is taken, vLLM ends before it is ready, or takes too long.
+        VllmStartError: vLLM is not installed, the port is taken, or vLLM ends before it is ready
+            or takes too long.
     """
     if importlib.util.find_spec("vllm") is None:
         raise VllmStartError(
