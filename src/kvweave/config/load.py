@@ -81,7 +81,7 @@ def _problems(error: ValidationError, data: Mapping[str, Any]) -> list[str]:
     rest = {
         name: {key: value for key, value in section.items() if f"{name}.{key}" not in wrong}
         for name, section in data.items()
-        if name in Config.model_fields and isinstance(section, Mapping)
+        if name in Config.model_fields and isinstance(section, Mapping) and name not in wrong
     }
     parts: dict[str, Any] = {
         name: model.model_validate(rest.get(name, {})) for name, _, model in sections()
@@ -95,6 +95,8 @@ def _key_problem(path: list[str], kind: str, value: object, message: str) -> str
     if kind == "extra_forbidden":
         missing = "section" if isinstance(value, Mapping) and not path[1:] else "key"
         return f"{name} is not a known {missing}; {_nearest(path)}"
+    if not path[1:] and kind == "value_error":
+        return message.removeprefix("Value error, ")
     if not path[1:]:
         return f"{name} is a section: its keys belong below a line [{name}]"
     given = f"{name} = {_shown(value)}"

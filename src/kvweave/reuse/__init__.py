@@ -6,6 +6,7 @@ from kvweave.reuse.options import Mode, ReuseOptions
 from kvweave.reuse.report import ChunkReport, ReuseReport
 from kvweave.reuse.reuse import ChunkReuse, FoundChunks, Outlook, ReuseRequest
 from kvweave.reuse.selecting import UnknownSelector, selector_named
+from kvweave.reuse.warm_up import warm_up
 
 __all__ = [
     "ChunkJob",
@@ -21,4 +22,5 @@ __all__ = [
     "calibrate",
     "compute_chunk",
     "selector_named",
+    "warm_up",
 ]
