@@ -76,7 +76,7 @@ def build_worker(
     )
     if settings.kv_cache.plan_loads:
         calibrate(reuse, model, cache, planner, longest)
-    if workspace is not None:
+    if workspace is not None and workspace.memories:
         warm_up(model, cache, workspace, settings.kv_cache.selector, longest)
     log.info("kvweave is ready after %.1f s", time.perf_counter() - started)
     return WorkerHalf(model, reuse, cache, planner, writer, settings, rank=rank)
