@@ -98,6 +98,7 @@ def test_a_request_that_loses_its_pages_is_filled_once_more(
     prompts = [engine.prompt((n, n + 1, n + 2, n + 3)) for n in (0, 10, 20)]
     plain = [engine.ask([prompt], tokens=140)[0].token_ids for prompt in prompts]
     engine.warm(prompts)
+    fills_per_step.clear()
     preempted = 0
     preempt = engine.core.scheduler._preempt_request
 
