@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -102,10 +103,12 @@ def test_a_request_that_loses_its_pages_is_filled_once_more(
     preempted = 0
     preempt = engine.core.scheduler._preempt_request
 
-    def counted(*args, **kwargs):
+    def counted(request, *args, **kwargs):
         nonlocal preempted
         preempted += 1
-        return preempt(*args, **kwargs)
+        preempt(request, *args, **kwargs)
+        # As if others had taken all of its pages: it would find some of them again.
+        request.block_hashes[:] = [os.urandom(32) for _ in request.block_hashes]
 
     monkeypatch.setattr(engine.core.scheduler, "_preempt_request", counted)
     with _few_pages(engine, 13):
