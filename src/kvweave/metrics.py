@@ -66,10 +66,10 @@ class _Window:
 
 
 class Metrics:
-    """Counters of one server, in a registry of its own. Thread-safe."""
+    """Counters of one server, in a registry of its own unless one is given. Thread-safe."""
 
-    def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self._registry = registry = registry or CollectorRegistry()
         self._lock = threading.Lock()
         self._window = _Window()
         self._requests = Counter(
@@ -198,6 +198,23 @@ class Metrics:
             if sample.ttft is not None:
                 self._window.ttft.append(sample.ttft)
 
+    def show(
+        self,
+        tiers: Mapping[str, TierFill],
+        pending_chunks: int,
+        speeds: tuple[Mapping[str, float], float | None] = ({}, None),
+    ) -> None:
+        """Set the gauges; arguments as for `render`."""
+        for tier, speed in speeds[0].items():
+            self._tier_speed.labels(tier).set(speed)
+        if speeds[1] is not None:
+            self._compute_speed.set(speeds[1])
+        for tier, fill in tiers.items():
+            self._tier_bytes.labels(tier).set(fill.used_bytes)
+            self._tier_capacity.labels(tier).set(fill.capacity_bytes)
+            self._tier_chunks.labels(tier).set(fill.chunks)
+        self._pending.set(pending_chunks)
+
     def render(
         self,
         tiers: Mapping[str, TierFill] | None = None,
@@ -208,15 +225,7 @@ class Metrics:
 
         speeds: bytes per second by tier, and tokens computed per second, as far as known.
         """
-        for tier, speed in speeds[0].items():
-            self._tier_speed.labels(tier).set(speed)
-        if speeds[1] is not None:
-            self._compute_speed.set(speeds[1])
-        for tier, fill in (tiers or {}).items():
-            self._tier_bytes.labels(tier).set(fill.used_bytes)
-            self._tier_capacity.labels(tier).set(fill.capacity_bytes)
-            self._tier_chunks.labels(tier).set(fill.chunks)
-        self._pending.set(pending_chunks)
+        self.show(tiers or {}, pending_chunks, speeds)
         return generate_latest(self._registry)
 
     def hit_rate_line(self) -> str | None:

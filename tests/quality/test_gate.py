@@ -33,13 +33,13 @@ def test_a_right_build_passes_every_check(make_gate, storage):
 def test_a_rotation_off_by_one_is_caught(make_gate, monkeypatch):
     from kvweave.blend import feed
 
-    class Shifted(feed.LayerFeed):
+    class Shifted(feed.HostFeed):
         def __init__(self, model, layout, *, overlap):
             super().__init__(model, layout, overlap=overlap)
             positions = torch.arange(layout.tokens) + 1
             self.cos, self.sin = model.rope_table(positions)
 
-    monkeypatch.setattr("kvweave.blend.prefill.LayerFeed", Shifted)
+    monkeypatch.setattr("kvweave.blend.feed.HostFeed", Shifted)
     assert "rotation" in failed(make_gate().run())
 
 
@@ -47,8 +47,8 @@ def test_a_mask_that_is_skipped_is_caught(make_gate, monkeypatch):
     from kvweave.blend import attention
 
     class Unmasked(attention.CausalRows):
-        def __init__(self, positions, dtype, visible=None):
-            super().__init__(positions, dtype, visible)
+        def _prepare(self):
+            super()._prepare()
             self._blocks = [replace(block, mask=None) for block in self._blocks]
 
     monkeypatch.setattr("kvweave.blend.prefill.CausalRows", Unmasked)

@@ -1,4 +1,4 @@
-"""`kvweave serve`: the HTTP server with its embedded engine."""
+"""`kvweave serve`: the HTTP server with its embedded engine, or vLLM's with kvweave in it."""
 
 from __future__ import annotations
 
@@ -42,13 +42,22 @@ def serve(
 
     Without keys (`kvweave keys create`) only this machine is served.
     """
-    from kvweave.accounts import Accounts, Database, KeyStore
     from kvweave.api.exposure import check_exposure
     from kvweave.config import load_config
     from kvweave.metrics import Metrics
 
     loaded = load_config(config)
     host = host if host is not None else loaded.server.host
+    if loaded.model.engine == "vllm":
+        from kvweave.integrations.vllm.launch import serve_vllm
+
+        check_exposure(host, has_keys=bool(loaded.vllm.options.get("api_key")))
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        logging.getLogger("httpx").setLevel(logging.WARNING)
+        serve_vllm(loaded, host, port if port is not None else loaded.server.port)
+        return
+    from kvweave.accounts import Accounts, Database, KeyStore
+
     database = Database.open(loaded.accounts.database_url)
     has_keys = KeyStore(database).version() > 0
     check_exposure(host, has_keys=has_keys)

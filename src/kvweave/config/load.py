@@ -93,7 +93,7 @@ def _problems(error: ValidationError, data: Mapping[str, Any]) -> list[str]:
     rest = {
         name: {key: value for key, value in section.items() if f"{name}.{key}" not in wrong}
         for name, section in data.items()
-        if name in Config.model_fields and isinstance(section, Mapping)
+        if name in Config.model_fields and isinstance(section, Mapping) and name not in wrong
     }
     parts: dict[str, Any] = {
         name: model.model_validate(rest.get(name, {})) for name, _, model in sections()
@@ -117,7 +117,8 @@ def _key_problem(path: list[str], kind: str, value: object, message: str) -> str
         return f"{name} is missing; it must be {allowed}"
     if not path[1:]:
         if kind == "value_error":
-            return f"{name}: {message.removeprefix('Value error, ')}"
+            problem = message.removeprefix("Value error, ")
+            return problem if problem.startswith(f"{section}.") else f"{name}: {problem}"
         lines = (
             f"[[{section}]]" if section in {n for n, _, _ in repeated_sections()} else f"[{name}]"
         )

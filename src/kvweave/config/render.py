@@ -30,6 +30,7 @@ def _block(head: str, description: str, section: BaseModel) -> str:
         lines += _comment(f"Allowed: {allowed_values(type(section), key)}.")
         value = getattr(section, key)
         lines.append(f"# {key} =" if value is None else f"{key} = {toml_value(value)}")
+    lines += [f"{key} = {toml_value(value)}" for key, value in (section.model_extra or {}).items()]
     return "\n".join(lines) + "\n"
 
 

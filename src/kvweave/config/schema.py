@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from kvweave.config.providers import ProviderConfig
 from kvweave.config.types import AbsolutePath, Section, Text, TextOrPath, expand_home
@@ -57,6 +57,11 @@ class ModelConfig(Section):
     )
     max_model_len: int = Field(
         8192, ge=1, description="The longest prompt and answer together, in tokens."
+    )
+    engine: Literal["embedded", "vllm"] = Field(
+        "embedded",
+        description="What computes. `embedded`: the engine in this package; `vllm`: vLLM's own "
+        "server, which must be installed beside it, with kvweave in it.",
     )
 
 
@@ -232,6 +237,28 @@ class MetricsConfig(Section):
     )
 
 
+class VllmConfig(Section):
+    # Whatever else stands here is vLLM's own: what it means, and whether it is right, vLLM knows.
+    model_config = ConfigDict(extra="allow")
+
+    startup_timeout_sec: float = Field(
+        900.0, gt=0, description="Seconds that vLLM may take to load the model and be ready."
+    )
+
+    @model_validator(mode="after")
+    def _check_options(self) -> VllmConfig:
+        for key, value in self.options.items():
+            values = value if isinstance(value, list) else [value]
+            if not all(isinstance(item, (str, int, float, bool)) for item in values):
+                raise ValueError(f"vllm.{key} must be a text, a number, true, false, or a list")
+        return self
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What goes to vLLM: options of its command line, with underscores."""
+        return dict(self.model_extra or {})
+
+
 class Config(Section):
     """The whole configuration. Immutable; every key has a default."""
 
@@ -245,6 +272,11 @@ class Config(Section):
     )
     engine: EngineConfig = Field(
         default_factory=EngineConfig, description="The engine inside the server."
+    )
+    vllm: VllmConfig = Field(
+        default_factory=VllmConfig,
+        description='Options of vLLM, for `engine = "vllm"`: any of its command line, with '
+        "underscores, such as `tensor_parallel_size = 2`.",
     )
     server: ServerConfig = Field(default_factory=ServerConfig, description="The HTTP server.")
     quality: QualityConfig = Field(

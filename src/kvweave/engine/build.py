@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 import torch
+import transformers
 
 from kvweave.blend import kv_layout
 from kvweave.config import Config, cache_home
@@ -28,6 +29,8 @@ from kvweave.reuse import selector_named
 
 log = logging.getLogger(__name__)
 
+#: Continuous batching is not a stable interface of transformers.
+TESTED_TRANSFORMERS = "5.24"
 #: Capacity of the page pool, in tokens, unless the configuration says otherwise.
 DEFAULT_PAGES_TOKENS = 16384
 
@@ -42,6 +45,12 @@ def build_engine(
     Raises:
         UnsupportedModel, OSError: the model cannot be served or read.
     """
+    if not transformers.__version__.startswith(f"{TESTED_TRANSFORMERS}."):
+        log.warning(
+            "the embedded engine is tested with transformers %s, and this is %s",
+            TESTED_TRANSFORMERS,
+            transformers.__version__,
+        )
     if config.engine.threads:
         torch.set_num_threads(config.engine.threads)
     model_id = config.model.model_id

@@ -113,6 +113,12 @@ class ChunkCache:
         """Bytes and seconds of loading `kv` from each tier; see `measure_tiers`."""
         return measure_tiers(self._tiers, self.format, ref, kv)
 
+    def discard(self, ref: ChunkRef) -> None:
+        """Forget this chunk in every tier where it is not in use."""
+        for tier in self._tiers:
+            tier.settle(ref.key)
+            tier.discard(ref.key)
+
     def note_unreadable(self, ref: ChunkRef) -> None:
         """Remember that `ref` was lost while in use, for the next miss's reason."""
         self._history.unreadable(ref)

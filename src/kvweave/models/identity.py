@@ -42,9 +42,9 @@ def identity_of(
     with torch.no_grad():
         for name, tensor in sorted(weights.items()):
             digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
-            flat = tensor.detach().reshape(-1)
-            for piece in flat.split(_CHUNK_ELEMENTS):
-                digest.update(memoryview(piece.contiguous().cpu().view(torch.uint8).numpy()))
+            for piece in tensor.detach().reshape(-1).split(_CHUNK_ELEMENTS):
+                content: Any = _on_host(piece.contiguous().view(torch.uint8)).numpy()
+                digest.update(memoryview(content))
     return digest_fields(
         digest.digest(),
         _json(
@@ -52,6 +52,13 @@ def identity_of(
         ),
         b"" if tokenizer is None else tokenizer_digest(tokenizer).encode(),
     )
+
+
+def _on_host(piece: torch.Tensor) -> torch.Tensor:
+    """The bytes in host memory: page-locked, which a GPU fills many times faster."""
+    if not piece.is_cuda:
+        return piece.cpu()
+    return torch.empty(piece.shape, dtype=piece.dtype, pin_memory=True).copy_(piece)
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kvweave.reuse.jobs import ChunkJob, compute_chunk
     from kvweave.reuse.reuse import ChunkReuse, FoundChunks, Outlook, ReuseRequest
     from kvweave.reuse.selecting import selector_named
+    from kvweave.reuse.warm_up import warm_up
 
 __all__ = [
     "ChunkJob",
@@ -33,6 +34,7 @@ __all__ = [
     "calibrate",
     "compute_chunk",
     "selector_named",
+    "warm_up",
 ]
 
 _LAZY = {
@@ -44,6 +46,7 @@ _LAZY = {
     "Outlook": "reuse",
     "ReuseRequest": "reuse",
     "selector_named": "selecting",
+    "warm_up": "warm_up",
 }
 
 

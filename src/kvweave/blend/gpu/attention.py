@@ -16,9 +16,11 @@ _LOG2E = 1.4426950408889634
 #: Programs that keep a large GPU busy; fewer are split along the keys.
 _ENOUGH_PROGRAMS = 256
 _MIN_KEYS_PER_SPLIT = 512
+_FEW_ROWS = 4096
 
 
-@triton.jit
+# Lengths differ from prompt to prompt: kernels are not compiled anew for their values.
+@triton.jit(do_not_specialize=["rows", "keys"])
 def _attend(
     q_ptr,
     k_ptr,
@@ -128,7 +130,7 @@ def _attend(
         tl.store(lse_ptr + slot, lse, mask=in_rows)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _combine(
     partial_ptr,
     partial_lse_ptr,
@@ -155,7 +157,7 @@ def _combine(
     tl.store(lse_ptr + head * rows + row, best + tl.log2(total))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "keys"])
 def _observe(
     q_ptr,
     k_ptr,
@@ -236,9 +238,10 @@ def attend(
     heads, rows, dim = q.shape
     kv_heads, keys, _ = k.shape
     wide = q.dtype == torch.float32
-    block_rows, block_keys = (32, 32) if wide else (128 if rows > 64 else 64, 64)
+    block_rows, block_keys = (32, 32) if wide else (64, 64)
     blocks = triton.cdiv(rows, block_rows)
-    splits = 1
+    # Two splits even out that later rows see more keys; for many rows there are blocks enough.
+    splits = 2 if rows <= _FEW_ROWS and keys >= 2 * _MIN_KEYS_PER_SPLIT else 1
     while (
         splits < 16
         and blocks * heads * splits < _ENOUGH_PROGRAMS
@@ -277,7 +280,7 @@ def attend(
         SPLITS=splits,
         MASKED=visible is not None,
         PRECISION="ieee" if wide else "tf32",
-        num_warps=4 if block_rows < 128 else 8,
+        num_warps=4,
         num_stages=2 if wide else 3,
     )
     if splits > 1:

@@ -32,7 +32,7 @@ def _copy(x_ptr, out_ptr, at, to, mask, HALF: tl.constexpr):
     tl.store(out_ptr + to + HALF, tl.load(x_ptr + at + HALF, mask=mask, other=0.0), mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def _gather(
     memory_ptr,
     source_ptr,
@@ -75,7 +75,7 @@ def _gather(
         _copy(memory_ptr, values_ptr, at + value_offset, to, mask, DIM // 2)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _place(
     q_ptr,
     k_ptr,

@@ -17,7 +17,7 @@ from kvweave.models import BlendableModel
 log = logging.getLogger(__name__)
 
 #: Programs per KV head that read over the bus: enough to fill it, few enough to compute beside.
-BUS_PROGRAMS = 8
+BUS_PROGRAMS = 4
 DEVICE_PROGRAMS = 256
 
 LayerKV = Callable[[int], tuple[torch.Tensor, torch.Tensor]]

@@ -14,11 +14,12 @@ from kvweave.config import Config
 from kvweave.integrations.vllm.loaded import loaded_model
 from kvweave.integrations.vllm.model import VllmModel
 from kvweave.integrations.vllm.pages import PageWriter
+from kvweave.integrations.vllm.plugin import register
 from kvweave.integrations.vllm.selfcheck import check_pages
 from kvweave.integrations.vllm.worker import WorkerHalf
 from kvweave.kv import KVFormat, Planner, TraceWriter, build_cache
 from kvweave.models import identity_of
-from kvweave.reuse import ChunkReuse, calibrate
+from kvweave.reuse import ChunkReuse, calibrate, warm_up
 
 log = logging.getLogger("vllm.kvweave")
 
@@ -37,6 +38,7 @@ def build_worker(
     Raises:
         UnsupportedModel, UnsupportedSetup: nothing is run on a guess.
     """
+    register()
     started = time.perf_counter()
     engine_model = loaded_model()
     device = next(iter(kv_caches.values())).device
@@ -61,23 +63,21 @@ def build_worker(
     cache = build_cache(settings.kv_cache, fmt, device)
     planner = Planner(overlap=settings.kv_cache.pipeline_overlap)
     trace_file = settings.metrics.trace_file
+    longest = vllm_config.model_config.max_model_len
+    workspace = make_workspace(model, fmt, cache.memories(), longest, record=world_size == 1)
     reuse = ChunkReuse(
         model,
         f"{identity}:{cache.storage_dtype}",
         cache,
         planner if settings.kv_cache.plan_loads else None,
         overlap=settings.kv_cache.pipeline_overlap,
-        workspace=make_workspace(
-            model,
-            fmt,
-            cache.memories(),
-            vllm_config.model_config.max_model_len,
-            record=world_size == 1,
-        ),
+        workspace=workspace,
         trace=TraceWriter(Path(trace_file)) if trace_file and rank == 0 else None,
     )
     if settings.kv_cache.plan_loads:
-        calibrate(reuse, model, cache, planner, vllm_config.model_config.max_model_len)
+        calibrate(reuse, model, cache, planner, longest)
+    if workspace is not None and workspace.memories:
+        warm_up(model, cache, workspace, settings.kv_cache.selector, longest)
     log.info("kvweave is ready after %.1f s", time.perf_counter() - started)
     return WorkerHalf(model, reuse, cache, planner, writer, settings, rank=rank)
 

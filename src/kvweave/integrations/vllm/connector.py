@@ -7,6 +7,7 @@ Set with `--kv-transfer-config '{"kv_connector": "KvweaveConnector",
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -17,12 +18,17 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorRole,
     KVConnectorWorkerMetadata,
 )
+from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (
+    KVConnectorPromMetrics,
+    KVConnectorStats,
+)
 
 from kvweave.integrations.vllm.build import build_worker
 from kvweave.integrations.vllm.checks import check_config, check_version
 from kvweave.integrations.vllm.messages import StepNews, StepOrders
 from kvweave.integrations.vllm.scheduler import SchedulerHalf
 from kvweave.integrations.vllm.settings import settings_from
+from kvweave.integrations.vllm.stats import KvweavePromMetrics, KvweaveStats
 from kvweave.integrations.vllm.worker import WorkerHalf
 
 
@@ -37,6 +43,7 @@ class KvweaveConnector(KVConnectorBase_V1):
         self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any = None
     ) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
+        _log_like_vllm()
         check_version()
         check_config(vllm_config, kv_cache_config)
         self._settings = settings_from(vllm_config)
@@ -117,8 +124,21 @@ class KvweaveConnector(KVConnectorBase_V1):
     ) -> tuple[bool, dict[str, Any] | None]:
         return False, self._half().finished(request)
 
+    def get_kv_connector_stats(self) -> KVConnectorStats | None:
+        return None if self._scheduler is None else self._scheduler.take_stats()
+
     def has_pending_push_work(self) -> bool:
         return self._half().has_work()
+
+    # -- where metrics are served ------------------------------------------------------------------
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> KVConnectorStats:
+        return KvweaveStats(data or {})
+
+    @classmethod
+    def build_prom_metrics(cls, *args: Any, **kwargs: Any) -> KVConnectorPromMetrics:
+        return KvweavePromMetrics(*args, **kwargs)
 
     # -- both --------------------------------------------------------------------------------------
 
@@ -126,7 +146,19 @@ class KvweaveConnector(KVConnectorBase_V1):
         if self._worker is not None:
             self._worker.close()
             self._worker = None
+        if self._scheduler is not None:
+            self._scheduler.close()
+            self._scheduler = None
 
     def _half(self) -> SchedulerHalf:
         assert self._scheduler is not None, "called in a worker"
         return self._scheduler
+
+
+def _log_like_vllm() -> None:
+    """Let the rest of kvweave log where vLLM does; a process of vLLM's has no other handler."""
+    ours = logging.getLogger("kvweave")
+    if not ours.handlers:
+        ours.handlers = list(logging.getLogger("vllm").handlers)
+        ours.setLevel(logging.INFO)
+        ours.propagate = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,8 @@ from kvweave.config import Config
 from kvweave.integrations.vllm.jobs import StoreQueue
 from kvweave.integrations.vllm.marks import PARAMS_KEY, BadMarks, PromptMarks, parse_marks
 from kvweave.integrations.vllm.messages import Answer, Ask, Fill, StepNews, StepOrders, Store
+from kvweave.integrations.vllm.stats import KvweaveStats, sample_of
+from kvweave.metrics import HitRateLog, Metrics, RequestSample
 from kvweave.reuse import UnknownSelector, selector_named
 
 #: Keeps these hashes apart from any that vLLM computes.
@@ -44,6 +47,11 @@ class _Tracked:
     preemptions: int = 0
     salted: bool = False
     report: dict[str, Any] = field(default_factory=dict)
+    ttft: float | None = None
+
+    def notice_first_token(self) -> None:
+        if self.ttft is None and self.request.num_output_tokens:
+            self.ttft = time.time() - self.request.arrival_time
 
 
 class SchedulerHalf:
@@ -79,6 +87,13 @@ class SchedulerHalf:
         self._orders = StepOrders()
         self._rows_this_step = 0
         self._queue = StoreQueue()
+        self._samples: list[dict[str, Any]] = []
+        self._last_news = StepNews()
+        self._metrics = Metrics()
+        self._log = HitRateLog(self._metrics, settings.metrics.log_interval_sec)
+        self._logs = settings.metrics.enable_hit_rate_log
+        if self._logs:
+            self._log.start()
 
     # -- hooks of vLLM's scheduler -----------------------------------------------------------------
 
@@ -165,6 +180,9 @@ class SchedulerHalf:
 
     def hear(self, news: StepNews) -> None:
         """What the workers said after a step."""
+        self._last_news = news
+        for known in self._tracked.values():
+            known.notice_first_token()
         for request_id, by_rank in news.answers.items():
             tracked = self._tracked.get(request_id)
             if tracked is not None and tracked.state is _State.ASKED:
@@ -185,7 +203,30 @@ class SchedulerHalf:
         if tracked is None:
             return None
         self._orders.drops.append(request.request_id)
+        tracked.notice_first_token()
+        sample = sample_of(tracked.report, int(request.num_output_tokens), tracked.ttft)
+        self._samples.append(sample)
+        self._metrics.observe(RequestSample(**sample))
         return {PARAMS_KEY: tracked.report}
+
+    def take_stats(self) -> KvweaveStats:
+        """What happened since the last call, for the metrics."""
+        if not self._samples:
+            return KvweaveStats()
+        samples, self._samples = self._samples, []
+        news = self._last_news
+        return KvweaveStats(
+            {
+                "samples": samples,
+                "tiers": {name: list(fill) for name, fill in news.tiers.items()},
+                "pending": len(self._queue),
+                "speeds": list(news.speeds),
+            }
+        )
+
+    def close(self) -> None:
+        if self._logs:
+            self._log.stop()
 
     def has_work(self) -> bool:
         """Whether chunk KV is still to be computed, so that steps are needed without requests."""

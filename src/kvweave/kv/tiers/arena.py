@@ -86,11 +86,16 @@ class PageArena:
         self.free_pages += pages.count
 
     def write(self, pages: Pages, content: torch.Tensor) -> None:
-        """Fill these pages with uint8 `[count, layers, page_bytes]` from any device."""
+        """Fill these pages with uint8 `[count, layers, page_bytes]` from any device.
+
+        They are filled when this returns, on whatever stream they are read next.
+        """
         done = 0
         for start, stop in pages.runs:
             self._memory[:, start:stop].copy_(content[done : done + stop - start].transpose(0, 1))
             done += stop - start
+        if self._memory.is_cuda:
+            torch.cuda.current_stream(self._memory.device).synchronize()
 
     def read(self, pages: Pages) -> torch.Tensor:
         """A copy of these pages: uint8 `[count, layers, page_bytes]`."""

@@ -1,0 +1,16 @@
+"""vLLM's server with kvweave's tokenizer mode known in it, installed as a plugin or not.
+
+`python -m kvweave.integrations.vllm.main ...` takes what vLLM's server takes. The processes that
+vLLM starts import this module too, under another name.
+"""
+
+from __future__ import annotations
+
+import runpy
+
+from kvweave.integrations.vllm.plugin import register
+
+register()
+
+if __name__ == "__main__":
+    runpy.run_module("vllm.entrypoints.openai.api_server", run_name="__main__")

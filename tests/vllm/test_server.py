@@ -1,0 +1,251 @@
+"""`kvweave serve` with vLLM, over HTTP: one server for all of these."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.vllm.engine import passage
+
+from kvweave.models.embedded import resolve_model
+
+SYSTEM = "Answer from the passages. Be short and careful with what you say."
+CONFIG = """
+[model]
+engine = "vllm"
+dtype = "float32"
+max_model_len = 2048
+[kv_cache]
+gpu_kv_pool_gb = 0.3
+cpu_kv_pool_gb = 0.0
+ssd_cache_max_gb = 0.3
+ssd_cache_dir = "{folder}"
+plan_loads = false
+[metrics]
+log_interval_sec = 1.0
+[vllm]
+enforce_eager = true
+max_num_seqs = 8
+"""
+
+
+class Server:
+    """A running `kvweave serve`, and what it said."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.log: list[str] = []
+        self.url = ""
+        self._told = threading.Event()
+        threading.Thread(target=self._read, daemon=True).start()
+        assert self._told.wait(400) and self.url, "".join(self.log[-40:])
+        self.client = httpx.Client(base_url=self.url, timeout=120, trust_env=False)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.log.append(line)
+            if found := re.search(r"INFO listening on (http://\S+)/v1", line):
+                self.url = found[1]
+                self._told.set()
+        self._told.set()
+
+    def ask(self, path: str = "/v1/chat/completions", **body: Any) -> dict[str, Any]:
+        common = {"model": "smollm2", "temperature": 0}
+        if path != "/v1/responses":
+            common["max_tokens"] = 8
+        response = self.client.post(path, json=common | body)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    resolve_model("smollm2")
+    folder = tmp_path_factory.mktemp("server")
+    config = folder / "kvweave.toml"
+    config.write_text(CONFIG.format(folder=folder / "kv"))
+    environment = {k: v for k, v in os.environ.items() if k != "VLLM_ENABLE_V1_MULTIPROCESSING"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kvweave", "serve", "--config", str(config), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    )
+    try:
+        yield Server(process)
+    finally:
+        process.kill()
+
+
+def parts(*numbers: int) -> list[dict[str, str]]:
+    texts = [*map(passage, numbers), "What is in the town?"]
+    return [{"type": "text", "text": text} for text in texts]
+
+
+def chat(*numbers: int) -> list[dict[str, Any]]:
+    return [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": parts(*numbers)},
+    ]
+
+
+def tiers(answer: dict[str, Any]) -> list[str | None]:
+    return [chunk["tier"] for chunk in answer["kv_transfer_params"]["kvweave"]["chunks"]]
+
+
+@pytest.fixture
+def known(server: Server) -> tuple[int, ...]:
+    """Passages whose chunk KV is stored."""
+    numbers = (1, 2, 3)
+    for _ in range(20):
+        if tiers(server.ask(messages=chat(*numbers))) == ["gpu"] * 3:
+            return numbers
+    raise AssertionError("the chunks are not stored")
+
+
+def test_content_parts_are_chunks(server, known):
+    answer = server.ask(messages=chat(3, 1, 2))
+    report = answer["kv_transfer_params"]["kvweave"]
+    assert tiers(answer) == ["gpu"] * 3
+    assert 0 < report["selected"] < report["matched"] < answer["usage"]["prompt_tokens"]
+    assert answer["usage"]["prompt_tokens"] == report["prompt_tokens"]
+    assert answer["choices"][0]["message"]["content"].strip()
+
+
+def test_anthropics_format_gives_the_same_prompt(server, known):
+    openai = server.ask(messages=chat(2, 3, 1))
+    anthropic = server.ask(
+        "/v1/messages", system=SYSTEM, messages=[{"role": "user", "content": parts(2, 3, 1)}]
+    )
+    assert tiers(anthropic) == ["gpu"] * 3
+    assert anthropic["content"][0]["text"] == openai["choices"][0]["message"]["content"]
+
+
+def test_the_responses_format_gives_the_same_prompt(server, known):
+    openai = server.ask(messages=chat(2, 1, 3))
+    content = [{"type": "input_text", "text": part["text"]} for part in parts(2, 1, 3)]
+    response = server.ask(
+        "/v1/responses",
+        instructions=SYSTEM,
+        input=[{"role": "user", "content": content}],
+        max_output_tokens=8,
+    )
+    assert tiers(response) == ["gpu"] * 3
+    text = response["output"][-1]["content"][0]["text"]
+    assert text == openai["choices"][0]["message"]["content"]
+
+
+def test_documents_are_chunks(server):
+    documents = [{"id": f"doc {n}", "text": passage(n)} for n in (41, 42)]
+    answer = server.ask(messages=[{"role": "user", "content": "Who?"}], documents=documents)
+    chunks = answer["kv_transfer_params"]["kvweave"]["chunks"]
+    assert [chunk["chunk_id"] for chunk in chunks] == ["doc 41", "doc 42"]
+
+
+def test_registered_texts_are_found_in_plain_strings(server):
+    texts = [{"text": passage(51), "id": "a"}, {"text": passage(52), "id": "b"}]
+    told = server.client.post("/v1/chunks", json={"chunks": texts, "system": SYSTEM})
+    assert told.status_code == 200, told.text
+    question = f"Read {passage(52)} and {passage(51)} What is it?"
+    messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}]
+    for _ in range(20):
+        answer = server.ask(messages=messages)
+        if tiers(answer) == ["gpu", "gpu"]:
+            break
+    chunks = answer["kv_transfer_params"]["kvweave"]["chunks"]
+    assert [(chunk["chunk_id"], chunk["tier"]) for chunk in chunks] == [("b", "gpu"), ("a", "gpu")]
+
+
+def test_a_stream_is_blended_too(server, known):
+    before = _metric(server, 'kvweave_chunk_tokens_hit_total{tier="gpu"}')
+    body = {"model": "smollm2", "max_tokens": 8, "stream": True, "messages": chat(1, 3, 2)}
+    with server.client.stream("POST", "/v1/chat/completions", json=body) as response:
+        lines = [line for line in response.iter_lines() if line]
+    assert lines[-1] == "data: [DONE]"
+    assert _metric(server, 'kvweave_chunk_tokens_hit_total{tier="gpu"}') > before
+
+
+def test_without_chunks_a_request_goes_through_as_it_came(server):
+    answer = server.ask(messages=[{"role": "user", "content": "Hello there"}])
+    assert answer["kv_transfer_params"] is None
+    assert answer["choices"][0]["message"]["content"]
+
+
+def test_a_prompt_can_be_computed_in_full(server, known):
+    answer = server.ask(messages=chat(1, 2, 3), kvweave={"mode": "full"})
+    assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"kvweave": {"ratio": 0.5}}, "kvweave.ratio"),
+        ({"kvweave": {"recompute_ratio": 2}}, "kvweave.recompute_ratio"),
+        ({"kvweave": {"selector": "best"}}, "'best'"),
+        ({"documents": [{"id": "x"}]}, "documents[0].text"),
+    ],
+)
+def test_a_wrong_field_is_named(server, body, named):
+    response = server.client.post(
+        "/v1/chat/completions", json={"model": "smollm2", "messages": chat(1, 2)} | body
+    )
+    assert response.status_code == 400
+    assert named in response.json()["error"]["message"]
+
+
+def test_a_client_cannot_say_whose_chunks_it_wants(server):
+    ids = [random.randrange(300, 9000) for _ in range(40)]
+    segments = [{"role": "chunk", "tokens": 39}, {"role": "fresh", "tokens": 1}]
+
+    def reason(tenant: dict[str, str]) -> str | None:
+        answer = server.ask(
+            "/v1/completions",
+            prompt=ids,
+            kv_transfer_params={"kvweave": {"segments": segments} | tenant},
+        )
+        return answer["kv_transfer_params"]["kvweave"]["chunks"][0]["tier"]
+
+    reason({})
+    deadline = time.monotonic() + 60
+    while reason({}) is None:
+        assert time.monotonic() < deadline
+    assert reason({"tenant": "somebody else"}) == reason({})
+
+
+def _metric(server: Server, name: str) -> float:
+    time.sleep(0.5)
+    for line in server.client.get("/metrics").text.splitlines():
+        if line.startswith(name):
+            return float(line.rsplit(" ", 1)[1])
+    return 0.0
+
+
+def test_the_hit_rates_are_logged(server, known):
+    deadline = time.monotonic() + 60
+    while not any("GPU hit rate" in line for line in server.log):
+        assert time.monotonic() < deadline
+        server.ask(messages=chat(1, 2, 3))
+
+
+def test_it_stops_in_order_and_leaves_no_process(server):
+    """The last one: the server is gone afterwards."""
+    group = subprocess.run(
+        ["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True, check=True
+    ).stdout.split()
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(120) == 0
+    for pid in group:
+        assert not Path(f"/proc/{pid}").exists()
