@@ -13,7 +13,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoTokenizer, PreTrainedModel
 
-from kvweave.models.reader import merge_adapter
+from kvweave.models.reader.merge import merge_adapter
 from training.batches import EncodedDocument, Encoder, group_by_length, make_batch
 from training.mixture import evaluation_sets
 from training.model import answer_logits, load_base

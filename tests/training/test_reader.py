@@ -13,7 +13,7 @@ from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedModel
 
 from kvweave.models import UnsupportedModel
-from kvweave.models.reader import merge_adapter
+from kvweave.models.reader.merge import merge_adapter
 
 PLAIN = {"peft_type": "LORA", "r": 2, "lora_alpha": 6, "bias": "none"}
 

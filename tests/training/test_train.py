@@ -16,7 +16,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from kvweave.models.reader import merge_adapter
+from kvweave.models.reader.merge import merge_adapter
 
 pytest.importorskip("peft")
 

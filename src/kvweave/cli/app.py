@@ -16,6 +16,7 @@ from kvweave.cli import (
     doctor,
     keys,
     models,
+    profile,
     serve,
     usage,
     warm,
@@ -64,6 +65,7 @@ app.command()(warm.warm)
 app.command()(audit.audit)
 app.command()(connect.connect)
 app.command()(doctor.doctor)
+app.command()(profile.profile)
 app.add_typer(bench.app, name="bench")
 app.add_typer(cache.app, name="cache")
 app.add_typer(config.app, name="config")

@@ -7,7 +7,7 @@ scheduler around them, so that many settings can be compared on the same prompts
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -21,18 +21,27 @@ from kvweave.bench.questions import Question
 from kvweave.bench.scoring import LogProbs
 from kvweave.blend import (
     BlendResult,
+    CausalRows,
     Placement,
     PromptLayout,
+    Selection,
     Selector,
     blended_prefill,
     compute_chunk_kv,
     kv_layout,
 )
+from kvweave.blend.feed import make_feed
+from kvweave.blend.rope import RowPositions
+from kvweave.blend.selectors.probe import question_scores
+from kvweave.blend.selectors.sentences import sentence_numbers
 from kvweave.engine.loading import LoadedModel
 from kvweave.kv import ChunkCache, ChunkLease, KVFormat, MemoryTier, chunk_ref, make_policy
+from kvweave.models import BlendableModel
 from kvweave.prompt import ChunkRegistry, Message, Prompt, PromptBuilder
 
 MAX_ANSWER_TOKENS = 24
+
+LayerKV = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +69,8 @@ class Laboratory:
         self._model = loaded.model
         self._blendable = loaded.blendable
         self._tokenizer = loaded.tokenizer
-        self._identity = loaded.identity
+        self.identity = loaded.identity
+        self.layers = loaded.blendable.layers
         self._eos = loaded.eos_token_ids
         fmt = KVFormat(kv_layout(loaded.blendable))
         tier = MemoryTier("cpu", memory_bytes, make_policy("lru"), fmt)
@@ -103,18 +113,48 @@ class Laboratory:
                 placement.lease.release()
 
     def _lease(self, prefix: tuple[int, ...], token_ids: tuple[int, ...]) -> ChunkLease:
-        ref = chunk_ref(self._identity, "", prefix, token_ids)
+        ref = chunk_ref(self.identity, "", prefix, token_ids)
         lease = self._cache.lookup(ref).lease
         if lease is None:
             prefix_kv = None
             if prefix:
                 self._lease((), prefix).release()
-                prefix_kv = self._cache.read(chunk_ref(self._identity, "", (), prefix))
+                prefix_kv = self._cache.read(chunk_ref(self.identity, "", (), prefix))
             self._cache.put(ref, compute_chunk_kv(self._blendable, token_ids, prefix_kv))
             lease = self._cache.lookup(ref).lease
         if lease is None:
             raise BenchError("the chunks of one prompt do not fit into the memory for chunk KV")
         return lease
+
+    def sentences(self, layout: PromptLayout) -> torch.Tensor:
+        """Of each token, the number of its sentence: int64 `[tokens]`."""
+        return sentence_numbers(layout, self._blendable.profile.sentence_ends)
+
+    def evidence(
+        self, layout: PromptLayout, numbers: torch.Tensor, words: Sequence[str]
+    ) -> torch.Tensor:
+        """The tokens of all sentences in which one of `words` stands: bool `[tokens]`."""
+        ids = layout.token_ids.cpu()
+        holds = [
+            any(word in str(self._tokenizer.decode(sentence)) for word in words)
+            for sentence in ids.split(torch.bincount(numbers).tolist())
+        ]
+        return torch.tensor(holds)[numbers]
+
+    @torch.no_grad()
+    def question_attention(self, layout: PromptLayout) -> torch.Tensor:
+        """How strongly each head attends from the question, over chunk KV as it is.
+
+        Returns:
+            fp32 `[layers, heads, tokens]`: the highest attention probability over the question's
+            tokens.
+        """
+        model = self._blendable
+        watch = _EveryHead()
+        feed = make_feed(model, layout, overlap=True)
+        selection = Selection(model, layout, feed, budget=1)
+        question_scores(selection, watch.watch)
+        return torch.stack(watch.seen)
 
     @torch.no_grad()
     def full(self, prompt: Prompt) -> Answer:
@@ -155,3 +195,28 @@ class Laboratory:
     def _next_logits(self, ids: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
         out = self._model(input_ids=ids[None], cache=cache, use_cache=True, logits_to_keep=1)
         return out.logits[0, -1]
+
+
+class _EveryHead:
+    """A pass that keeps what each head of each layer attends to, `[heads, tokens]` a layer."""
+
+    def __init__(self) -> None:
+        self.seen: list[torch.Tensor] = []
+
+    def watch(
+        self,
+        model: BlendableModel,
+        row_ids: torch.Tensor,
+        placed: RowPositions,
+        causal: CausalRows,
+        layer_kv: LayerKV,
+        tokens: int,
+    ) -> torch.Tensor:
+        hidden = model.embed(row_ids)
+        for layer in range(model.layers):
+            keys, values = layer_kv(layer)
+            q = placed.place(*model.qkv(layer, hidden), keys, values)
+            heads = (causal.observe(q, keys, model.scale, [head]) for head in range(model.heads))
+            self.seen.append(torch.stack(list(heads)))
+            hidden = model.finish(layer, hidden, causal.attend(q, keys, values, model.scale))
+        return self.seen[-1].sum(0)

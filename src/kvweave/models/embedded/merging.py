@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM
 
-from kvweave.models.reader import merge_adapter
+from kvweave.models.reader.merge import merge_adapter
 
 
 def write_merged(base: Path, adapter: Path, folder: Path) -> None:
