@@ -47,7 +47,7 @@ def test_without_a_file_every_key_has_its_default() -> None:
     assert config == Config()
     assert config.model.model_id == "smollm2"
     assert config.kv_cache.recompute_ratio == 0.15
-    assert config.kv_cache.selector == "query_attention"
+    assert config.kv_cache.selector == "sentences"
 
 
 def test_an_empty_file_gives_the_defaults(write: Any) -> None:
@@ -113,7 +113,8 @@ def test_one_gb_is_a_thousand_million_bytes() -> None:
         (
             "kv_cache",
             'selector = "magic"',
-            'must be "none", "random", "chunk_heads", "kv_deviation" or "query_attention"',
+            'must be "none", "random", "chunk_heads", "kv_deviation", "query_attention" or '
+            '"sentences"',
         ),
         ("model", 'model_id = ""', "must be a text that is not empty"),
         ("model", 'model_id = "  "', "must be a text that is not empty"),

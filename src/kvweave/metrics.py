@@ -125,11 +125,6 @@ class Metrics:
             "kvweave_pending_chunks", "Chunks whose KV is still to be computed.", registry=registry
         )
 
-        self._gate = Gauge(
-            "kvweave_quality_gate_passed",
-            "Whether reuse passed the quality check (1), or failed and is off (0).",
-            registry=registry,
-        )
         self._ratio = Gauge(
             "kvweave_recompute_ratio", "Recompute ratio served now, at least.", registry=registry
         )
@@ -160,7 +155,11 @@ class Metrics:
     def set_quality(self, gate_passed: bool | None, ratio: float) -> None:
         """What the service starts with; the gate's verdict is None if it was not asked."""
         if gate_passed is not None:
-            self._gate.set(gate_passed)
+            Gauge(
+                "kvweave_quality_gate_passed",
+                "Whether reuse passed the quality check (1), or failed and is off (0).",
+                registry=self._registry,
+            ).set(gate_passed)
         self._ratio.set(ratio)
 
     def note_ratio(self, before: float, after: float) -> None:

@@ -29,6 +29,7 @@ from kvweave.engine import (
     SamplingParams,
     UnknownSelector,
 )
+from kvweave.explain import Explanation
 from kvweave.prompt import ChunkRegistry, Prompt, PromptBuilder
 
 TEMPLATE = (
@@ -98,6 +99,17 @@ class WordEngine:
         self.warmed.append((prefix_ids, list(chunks)))
         self.tenants.append(tenant)
         return len(chunks)
+
+    async def explain(
+        self, prompt: Prompt, reuse: ReuseOptions, *, tenant: str = ""
+    ) -> Explanation:
+        self.prompts.append(prompt)
+        self.reuse.append(reuse)
+        self.tenants.append(tenant)
+        return Explanation("query_attention", 0.15, None, ())
+
+    def quality(self) -> dict[str, object] | None:
+        return {"serving": "reuse"}
 
     def pending_chunks(self) -> int:
         return 3

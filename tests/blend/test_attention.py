@@ -13,7 +13,7 @@ from kvweave.blend.rope import apply_rope
 from kvweave.models import LlamaFamily
 
 
-def dense(q, k, v, positions, scale, visible=None):
+def dense(q, k, v, positions, scale, visible=None, reduce=True):
     """Softmax over a dense mask, in fp64."""
     group = q.shape[0] // k.shape[0]
     k, v = k.repeat_interleave(group, 0).double(), v.repeat_interleave(group, 0).double()
@@ -23,7 +23,7 @@ def dense(q, k, v, positions, scale, visible=None):
         masked |= ~visible
     weights = scores.masked_fill(masked, float("-inf")).softmax(-1)
     out = (weights @ v).transpose(0, 1).reshape(len(positions), -1)
-    return out, weights.amax(dim=(0, 1))
+    return out, weights.amax(dim=(0, 1)) if reduce else weights
 
 
 @st.composite
@@ -50,6 +50,21 @@ def test_rows_attend_to_exactly_what_stands_before_them(case, with_holes):
     out, seen = rows.attend_and_observe(q, k, v, 0.3)
     torch.testing.assert_close(out.double(), expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(seen.double(), strongest, atol=1e-5, rtol=1e-5)
+
+
+@settings(deadline=None, max_examples=20)
+@given(rows_and_keys(), st.data())
+def test_the_attention_of_a_few_heads_is_that_of_these_alone(case, data):
+    keys, positions, group = case
+    torch.manual_seed(keys)
+    q, (k, v) = torch.randn(2 * group, len(positions), 8), torch.randn(2, 2, keys, 8)
+    visible = torch.rand(keys) > 0.5
+    visible[positions] = True
+    heads = sorted(data.draw(st.sets(st.integers(0, 2 * group - 1), min_size=1)))
+    _, weights = dense(q, k, v, positions, 0.3, visible, reduce=False)
+    seen = CausalRows(positions, torch.float32, visible).observe(q, k, 0.3, heads)
+    expected = weights[heads].amax(dim=(0, 1))
+    torch.testing.assert_close(seen.double(), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_keys_behind_the_last_row_are_never_read():

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 
 from kvweave.blend import SELECTORS, Selection
 from kvweave.blend.feed import make_feed
+from kvweave.blend.selectors.sentences import whole_sentences
+from kvweave.models import ReadingProfile
 
 
 @pytest.fixture
@@ -72,8 +76,8 @@ def test_kv_deviation_takes_the_tokens_whose_layer_one_values_differ_most(llama,
     assert set(select(llama, layout, "kv_deviation", 10).tolist()) == set(expected.tolist())
 
 
-def test_query_attention_finds_the_tokens_the_question_attends_to(llama, layout):
-    """Against `transformers`' own attention weights over the same plainly reused KV."""
+def question_weights(llama, layout):
+    """`transformers`' own attention weights of the question over plainly reused KV."""
     _, reused = llama.blend(layout, "none", ratio=0.0)
     # The hole is missing in the probe: hide it from the reference as well.
     question = layout.question
@@ -96,8 +100,54 @@ def test_query_attention_finds_the_tokens_the_question_attends_to(llama, layout)
             )
     finally:
         llama.model.set_attn_implementation("sdpa")
-    upper = out.attentions[llama.blendable.layers // 3 :]
-    scores = sum(weights[0].amax(dim=(0, 1)) for weights in upper)
+    return [weights[0] for weights in out.attentions]
+
+
+def test_query_attention_finds_the_tokens_the_question_attends_to(llama, layout):
+    upper = question_weights(llama, layout)[llama.blendable.layers // 3 :]
+    scores = sum(weights.amax(dim=(0, 1)) for weights in upper)
     scores[~layout.candidates] = -1
     expected = scores.topk(15).indices
     assert set(select(llama, layout, "query_attention", 15).tolist()) == set(expected.tolist())
+
+
+def test_sentences_takes_the_sentence_that_the_retrieval_heads_attend_to_most(llama, layout):
+    weights = question_weights(llama, layout)
+    heads = ((1, 3), (2, 0))
+    scores = sum(weights[layer][head].amax(dim=0) for layer, head in heads)
+    ends = torch.zeros(llama.blendable.vocab_size, dtype=torch.bool)
+    ends[layout.token_ids[layout.candidates][::7]] = True  # a sentence every few tokens
+    bounds = sorted(
+        {p.start for p in layout.placements}
+        | {i + 1 for i in range(layout.tokens - 1) if ends[layout.token_ids[i]]}
+    )
+    stretches = [range(a, b) for a, b in pairwise([*bounds, layout.tokens])]
+    stretches = [s for s in stretches if layout.candidates[s.start : s.stop].all()]
+    best = max(stretches, key=lambda s: float(scores[s.start : s.stop].mean()))
+
+    llama.blendable.profile = ReadingProfile(heads, ends)
+    assert select(llama, layout, "sentences", len(best)).sort().values.tolist() == list(best)
+
+
+def test_sentences_reads_no_layer_after_its_last_head(llama, layout):
+    llama.blendable.profile = ReadingProfile(((1, 0),), None)
+    feed = make_feed(llama.blendable, layout, overlap=True)
+    with torch.no_grad():
+        SELECTORS["sentences"].select(Selection(llama.blendable, layout, feed, 9))
+    assert feed.layers_loaded == 2
+
+
+def test_sentences_that_fit_are_taken_whole_and_the_rest_of_the_budget_by_token():
+    numbers = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2, 3])
+    scores = torch.tensor([0.1, 0.0, 0.0, 0.9, 0.7, 0.6, 0.0, 0.5, 0.9, 0.0])
+    candidates = torch.ones(10, dtype=torch.bool)
+    # Sentence 1 leads (mean .8); sentence 2 (.5) is too long for what is left; sentence 0 is not.
+    assert whole_sentences(scores, numbers, candidates, 5).tolist() == [0, 1, 2, 3, 4]
+    # Of four, two are left that no sentence fits into but the one of a single token.
+    assert set(whole_sentences(scores, numbers, candidates, 4).tolist()) == {3, 4, 9, 8}
+
+
+def test_tokens_that_need_no_recomputing_are_no_part_of_a_sentence():
+    numbers, scores = torch.tensor([0, 0, 1, 1]), torch.tensor([1.0, 0.1, 0.3, 0.3])
+    candidates = torch.tensor([False, True, True, True])
+    assert whole_sentences(scores, numbers, candidates, 2).tolist() == [2, 3]

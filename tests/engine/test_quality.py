@@ -127,6 +127,22 @@ async def test_a_model_that_failed_its_check_is_served_with_full_prefills(
     assert last.report.matched > 0
 
 
+async def test_an_explanation_says_what_an_answer_then_does(make_engine, tools):
+    engine = make_engine()
+    await tools.answer(engine, tools.rag_prompt(order=(0, 1)))
+    await tools.settle(engine)
+    prompt = tools.rag_prompt(order=(1, 2, 0))
+    explained = await engine.explain(prompt, ReuseOptions(recompute_ratio=0.25))
+    _, last = await tools.answer(engine, prompt, reuse=ReuseOptions(recompute_ratio=0.25))
+    counts = explained.counts()
+    assert counts["selected"] == last.report.selected > 0
+    assert counts["exact"] + counts["kept"] == last.report.cached_tokens
+    assert counts["computed"] == last.report.forced
+    assert [segment.tier for segment in explained.segments] == [None, "gpu", None, "gpu", None]
+    assert explained.segments[2].miss_reason == "new"
+    assert sum(len(segment.texts) for segment in explained.segments) == len(prompt)
+
+
 async def test_what_failed_can_be_accepted(make_engine, tools, monkeypatch):
     accepted = GateResult(0.0, (Check("questions", 0.5, 0.3, "mean KL"),), accepted=True)
     monkeypatch.setattr("kvweave.engine.build.check_once", lambda *args, **kwargs: accepted)

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from kvweave import __version__
-from kvweave.api.schema import ChatCompletionRequest, ChunksRequest
+from kvweave.api.schema import ChatCompletionRequest, ChunksRequest, ExplainRequest
 from kvweave.formats.completions import CompletionsRequest
 from kvweave.formats.messages.request import CountTokensRequest, MessagesRequest
 from kvweave.formats.responses.request import ResponsesRequest
@@ -30,10 +30,13 @@ _POST: Mapping[str, tuple[str, type[BaseModel], bool]] = {
     "/v1/messages/count_tokens": ("Length of a prompt", CountTokensRequest, False),
     "/v1/embeddings": ("Embeddings, from providers only", EmbeddingsRequest, False),
     "/v1/chunks": ("Register chunks and compute them ahead", ChunksRequest, False),
+    "/v1/explain": ("What becomes of every token of a prompt", ExplainRequest, False),
 }
+_ENGINE_ONLY = ("/v1/chunks", "/v1/explain", "/v1/quality")
 _GET = {
     "/v1/models": "The models",
     "/v1/models/{model}": "One model",
+    "/v1/quality": "The quality check, the audits, and the ratio that is served",
     "/health": "Whether the server and its providers are well",
     "/metrics": "Prometheus metrics",
 }
@@ -52,7 +55,7 @@ _REFUSALS = {
 
 def openapi_schema(*, has_engine: bool) -> dict[str, Any]:
     """The document. `has_engine`: whether the server runs an engine, which takes chunks."""
-    posts = {path: told for path, told in _POST.items() if has_engine or path != "/v1/chunks"}
+    posts = {path: told for path, told in _POST.items() if has_engine or path not in _ENGINE_ONLY}
     _, definitions = models_json_schema(
         [(model, "validation") for _, model, _ in posts.values()],
         ref_template="#/components/schemas/{model}",
@@ -71,6 +74,8 @@ def openapi_schema(*, has_engine: bool) -> dict[str, Any]:
             }
         }
     for path, summary in _GET.items():
+        if path in _ENGINE_ONLY and not has_engine:
+            continue
         operation: dict[str, Any] = {"summary": summary, "responses": _responses(False)}
         if path == "/metrics":
             operation["responses"]["200"]["content"] = {"text/plain": {}}

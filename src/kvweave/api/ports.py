@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kvweave.engine import Delta, ReuseOptions, SamplingParams
 from kvweave.prompt import Prompt
+
+if TYPE_CHECKING:
+    from kvweave.explain import Explanation
 
 
 class Engine(Protocol):
@@ -33,6 +36,14 @@ class Engine(Protocol):
         self, prefix_ids: tuple[int, ...], chunks: Sequence[tuple[int, ...]], *, tenant: str = ""
     ) -> int:
         """Compute and store the KV of these chunks; returns how many were new."""
+
+    async def explain(
+        self, prompt: Prompt, reuse: ReuseOptions, *, tenant: str = ""
+    ) -> Explanation:
+        """What would become of every token of the prompt. Raises like `generate`."""
+
+    def quality(self) -> dict[str, Any] | None:
+        """What is known of the quality of answers; None if it is not guarded."""
 
     def pending_chunks(self) -> int:
         """Number of chunks whose KV is still to be computed in the background."""

@@ -16,6 +16,7 @@ from kvweave.api.answering import Answering
 from kvweave.api.chunks import create_chunks
 from kvweave.api.errors import error_style
 from kvweave.api.exchange import caller_of
+from kvweave.api.insight import explain_prompt, show_quality
 from kvweave.api.local import LocalModel
 from kvweave.config import ServerConfig
 from kvweave.formats import CHAT, COMPLETIONS, MESSAGES, RESPONSES
@@ -65,6 +66,14 @@ def create_router(
         @router.post("/chunks")
         async def create_chunks_(request: Request) -> Response:
             return await create_chunks(request, local, limits)
+
+        @router.post("/explain")
+        async def explain(request: Request) -> Response:
+            return await explain_prompt(request, local, limits)
+
+        @router.api_route("/quality", methods=_READ)
+        async def quality() -> Response:
+            return show_quality(local)
 
     def model_object(name: str) -> dict[str, Any]:
         own = local is not None and name == local.name

@@ -116,6 +116,12 @@ class ChatCompletionRequest(BaseModel):
         return self.max_completion_tokens or self.max_tokens
 
 
+class ExplainRequest(ChatCompletionRequest):
+    """Body of `POST /v1/explain`: a chat request; its model may be left out."""
+
+    model: str = ""
+
+
 class ChunkText(BaseModel):
     """One text to register."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
@@ -139,6 +140,29 @@ class CausalRows:
             attended = torch.matmul(weights, v[:, : block.keys]).view(heads, -1, head_dim)
             out[block.rows] = attended.transpose(0, 1)
         return out.view(rows, heads * head_dim), strongest
+
+    def observe(
+        self, q: torch.Tensor, k: torch.Tensor, scale: float, heads: Collection[int]
+    ) -> torch.Tensor:
+        """How strongly each key is attended to by a few heads.
+
+        Args:
+            q, k, scale: as for `attend`.
+            heads: query heads; the others are left out.
+
+        Returns:
+            fp32 `[keys]`: the largest attention probability that any of the heads of any row gave
+            to each key.
+        """
+        group = q.shape[0] // k.shape[0]
+        # Stacked one by one, not indexed with a list, which would be copied to the device.
+        queries = torch.stack([q[head] for head in heads])
+        keys = torch.stack([k[head // group] for head in heads])
+        scores = torch.matmul(queries, keys.transpose(1, 2)).float() * scale
+        hidden = torch.arange(k.shape[1], device=k.device) > self._positions[:, None]
+        if self._visible is not None:
+            hidden |= ~self._visible
+        return scores.masked_fill_(hidden, float("-inf")).softmax(dim=-1).amax(dim=(0, 1))
 
 
 def full_causal_attention(

@@ -17,6 +17,7 @@ from kvweave.cli import (
     explain,
     keys,
     models,
+    profile,
     serve,
     usage,
     warm,
@@ -66,6 +67,7 @@ app.command()(audit.audit)
 app.command()(explain.explain)
 app.command()(connect.connect)
 app.command()(doctor.doctor)
+app.command()(profile.profile)
 app.add_typer(bench.app, name="bench")
 app.add_typer(cache.app, name="cache")
 app.add_typer(config.app, name="config")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -12,6 +13,8 @@ from kvweave.cli.errors import INTERRUPTED
 app = typer.Typer(no_args_is_help=True, help="Measure speed and answers with and without reuse.")
 
 DEMO_STEADY_QUESTIONS = 15
+
+T = TypeVar("T")
 
 
 @app.callback()
@@ -128,3 +131,88 @@ def rag(
     if failed := report.failures:
         messages.print(f"{failed} requests failed, see result.json", style="bold yellow")
         raise typer.Exit(1)
+
+
+DEFAULT_SELECTORS = "none,chunk_heads,kv_deviation,query_attention,sentences"
+DEFAULT_RATIOS = "0.05,0.10,0.15,0.20,0.30,0.50"
+
+
+@app.command()
+def quality(
+    model: Annotated[
+        str, typer.Option(help="An embedded model, a local folder or a hub name.")
+    ] = "smollm2-reader",
+    selectors: Annotated[str, typer.Option(help="What to compare.")] = DEFAULT_SELECTORS,
+    ratios: Annotated[
+        str, typer.Option(help="Shares of the chunk tokens that are computed again.")
+    ] = DEFAULT_RATIOS,
+    chunk_tokens: Annotated[
+        str, typer.Option(help="Lengths of a chunk in tokens, about.")
+    ] = "30,210",
+    seeds: Annotated[str, typer.Option(help="Seeds of the made-up knowledge bases.")] = "0",
+    questions: Annotated[
+        int, typer.Option(min=1, help="How many to ask for each length and seed.")
+    ] = 50,
+    chunks: Annotated[int, typer.Option(min=1, help="Chunks in each prompt.")] = 8,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.jsonl", help="Ask these questions, as in `bench rag`."),
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path(
+        "kvweave-quality"
+    ),
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads. Default: torch's own choice.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")
+    ] = False,
+) -> None:
+    """Compare selectors and ratios: how close answers stay to a full prefill's, and at what cost.
+
+    All chunks are cached, in memory. A run that was stopped goes on where it was when it is started
+    again with the same --out, also with further selectors, ratios or seeds. For example:
+
+    - `kvweave bench quality --selectors sentences,query_attention --ratios 0.15 --questions 20`
+    - `kvweave bench quality --chunk-tokens 30,85,210 --seeds 0,1,2 --out results`
+    """
+    from rich.console import Console
+
+    from kvweave.bench.quality import QualitySettings, print_quality, run_quality, to_json
+
+    settings = QualitySettings(
+        model=model,
+        selectors=_parts(selectors, str, "--selectors"),
+        ratios=_parts(ratios, float, "--ratios"),
+        chunk_tokens=_parts(chunk_tokens, int, "--chunk-tokens"),
+        seeds=_parts(seeds, int, "--seeds"),
+        questions=questions,
+        chunks=chunks,
+        dataset=dataset,
+        out=out,
+        threads=threads,
+    )
+    messages = Console(stderr=True)
+    try:
+        facts, rows = run_quality(settings, messages)
+    except KeyboardInterrupt:
+        messages.print(f"Stopped; the same command goes on from {out}", markup=False)
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        typer.echo(to_json(facts, rows))
+    else:
+        print_quality(Console(), rows)
+    messages.print(f"Written to {out}: report.md, frontier.png, result.json", markup=False)
+
+
+def _parts(text: str, kind: Callable[[str], T], option: str) -> list[T]:
+    """The parts of a comma-separated list, each once."""
+    from kvweave.bench import BenchError
+
+    try:
+        parts = [kind(part.strip()) for part in text.split(",") if part.strip()]
+    except ValueError:
+        parts = []
+    if not parts:
+        raise BenchError(f"{option} {text}: a list like 1,2 is expected")
+    return list(dict.fromkeys(parts))

@@ -121,11 +121,15 @@ class KVCacheConfig(Section):
     pipeline_overlap: bool = Field(
         True, description="Load the KV of the next layer while this one computes."
     )
-    selector: Literal["none", "random", "chunk_heads", "kv_deviation", "query_attention"] = Field(
-        "query_attention",
-        description="How the tokens to compute again are picked. `query_attention`: those that the "
-        "question attends to most; `kv_deviation`: those whose cached values are most wrong; "
-        "`chunk_heads`: the first of each chunk; `random` and `none` are there to compare with.",
+    selector: Literal[
+        "none", "random", "chunk_heads", "kv_deviation", "query_attention", "sentences"
+    ] = Field(
+        "sentences",
+        description="How the tokens to compute again are picked. `sentences`: whole sentences that "
+        "the model's retrieval heads attend to from the question (see `kvweave profile`); "
+        "`query_attention`: single tokens that the question attends to most; `kv_deviation`: "
+        "those whose cached values are most wrong; `chunk_heads`: the first of each chunk; "
+        "`random` and `none` are there to compare with.",
     )
 
 

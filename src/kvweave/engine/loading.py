@@ -15,7 +15,15 @@ from transformers import (
 )
 
 from kvweave.blend import check_layers
-from kvweave.models import BlendableModel, LlamaFamily, UnsupportedModel, model_identity
+from kvweave.models import (
+    BlendableModel,
+    LlamaFamily,
+    ReadingProfile,
+    UnsupportedModel,
+    find_heads,
+    model_identity,
+    sentence_ends,
+)
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +73,11 @@ def load_model(source: str | Path, name: str, dtype: str = "auto") -> LoadedMode
         raise UnsupportedModel(f"model {name!r} has no chat template; use an instruct model")
     torch.nn.Module.to(model, device)
     model.eval()
-    blendable = LlamaFamily(model)
+    identity = model_identity(model, tokenizer)
+    config = model.config
+    heads = find_heads(identity, name, config.num_hidden_layers, config.num_attention_heads)
+    blendable = LlamaFamily(model, ReadingProfile(heads, sentence_ends(tokenizer)))
     check_layers(blendable, lambda ids: model(input_ids=ids[None], use_cache=False).logits[0])
     eos = model.generation_config.eos_token_id
     eos_ids = [eos] if isinstance(eos, int) else list(eos or ())
-    return LoadedModel(
-        name, model, blendable, tokenizer, model_identity(model, tokenizer), frozenset(eos_ids)
-    )
+    return LoadedModel(name, model, blendable, tokenizer, identity, frozenset(eos_ids))

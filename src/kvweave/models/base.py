@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 import torch
 
 from kvweave.errors import KvweaveError
+from kvweave.models.profile import ReadingProfile
 
 
 class UnsupportedModel(KvweaveError):
@@ -29,6 +30,8 @@ class BlendableModel(Protocol):
     """Factor on the attention scores before softmax."""
     dtype: torch.dtype
     device: torch.device
+    profile: ReadingProfile
+    """What is known of how it reads."""
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         """`[tokens]` int64 -> hidden states `[tokens, hidden]`."""

@@ -9,6 +9,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from kvweave.models.base import UnsupportedModel
+from kvweave.models.profile import UNKNOWN, ReadingProfile
 
 SUPPORTED_MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 # Their cos and sin depend on the position alone. "dynamic" and "longrope" also depend on how long
@@ -21,15 +22,19 @@ class LlamaFamily:
 
     The weights stay the model's own modules: nothing is copied.
 
+    Args:
+        profile: what is known of how the model reads.
+
     Raises:
         UnsupportedModel: another architecture, sliding-window attention, or a RoPE whose angles
             depend on the length of the prompt.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, profile: ReadingProfile = UNKNOWN) -> None:
         config: Any = model.config
         _check_supported(config)
         self._model = model
+        self.profile = profile
         self._decoder: Any = model.get_decoder()
         self._blocks: list[Any] = list(self._decoder.layers)
         self._head: nn.Module = model.get_output_embeddings()

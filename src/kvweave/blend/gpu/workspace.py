@@ -125,7 +125,11 @@ class _RecordedPass:
             placed = RowPositions(self._positions, workspace.cos, workspace.sin)
             causal = CausalRows(self._positions, model.dtype, self._visible)
             feed = _Prefetch(workspace, self._loading)
-            return score_pass(model, self._ids, placed, causal, feed.layer, workspace.max_tokens)
+            scores = score_pass(model, self._ids, placed, causal, feed.layer, workspace.max_tokens)
+            # A pass may end early. The recording must not end with gathering under way, and the
+            # layers that are left stay for the pass that follows.
+            feed.complete()
+            return scores
 
         # Once as usual first: kernels are compiled and libraries set up outside of the recording.
         warm_up = torch.cuda.Stream(model.device)
@@ -158,7 +162,7 @@ class _Prefetch:
         self._stream = stream
         self._slots = workspace.slots(workspace.max_tokens)
         self._layers = workspace.memories[0].shape[0] if workspace.memories else 0
-        self._issued = 0
+        self._issued = self._next = 0
         self._ready: dict[int, torch.cuda.Event] = {}
         stream.wait_stream(torch.cuda.current_stream())
 
@@ -177,4 +181,10 @@ class _Prefetch:
             self._ready[self._issued] = ready
             self._issued += 1
         current.wait_event(self._ready.pop(layer))
+        self._next = layer + 1
         return self._slots[layer % len(self._slots)]
+
+    def complete(self) -> None:
+        """Bring in the layers that were not asked for, and wait for them."""
+        for layer in range(self._next, self._layers):
+            self.layer(layer)

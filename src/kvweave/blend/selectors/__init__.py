@@ -8,6 +8,7 @@ from kvweave.blend.selectors.kv_deviation import KVDeviation
 from kvweave.blend.selectors.none import NoTokens
 from kvweave.blend.selectors.query_attention import QueryAttention
 from kvweave.blend.selectors.random import RandomTokens
+from kvweave.blend.selectors.sentences import Sentences
 
 SELECTORS: dict[str, Selector] = {
     "none": NoTokens(),
@@ -15,6 +16,7 @@ SELECTORS: dict[str, Selector] = {
     "chunk_heads": ChunkHeads(),
     "kv_deviation": KVDeviation(),
     "query_attention": QueryAttention(),
+    "sentences": Sentences(),
 }
 
 __all__ = ["SELECTORS", "Selection", "Selector"]

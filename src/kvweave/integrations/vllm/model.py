@@ -15,7 +15,7 @@ from vllm.model_executor.layers.rotary_embedding.yarn_scaling_rope import (
     YaRNScalingRotaryEmbedding,
 )
 
-from kvweave.models import UnsupportedModel
+from kvweave.models import UNKNOWN, UnsupportedModel
 
 SUPPORTED_ARCHITECTURES = (
     "LlamaForCausalLM",
@@ -63,6 +63,7 @@ class VllmModel:
         attention = self._blocks[0].self_attn
         self._rotary: Any = attention.rotary_emb
         self._max_rows = max_rows
+        self.profile = UNKNOWN
         self.layers: int = len(self._blocks)
         self.heads: int = attention.num_heads
         self.kv_heads: int = attention.num_kv_heads

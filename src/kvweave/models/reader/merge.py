@@ -1,4 +1,4 @@
-"""Adding a LoRA adapter to a model's weights."""
+"""Merging a LoRA adapter into the weights it was trained for."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from safetensors.torch import load_file
 from torch import nn
 
 from kvweave.models.base import UnsupportedModel
-from kvweave.models.reader import ADAPTER_FOLDER
 
 _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
 
 
 @torch.no_grad()
-def merge_adapter(model: nn.Module, folder: Path = ADAPTER_FOLDER) -> None:
+def merge_adapter(model: nn.Module, folder: Path) -> None:
     """Add a LoRA adapter to the weights it was trained for: W += (alpha / rank) * B @ A.
 
     The sum is made in fp32 and then rounded to the weights' own dtype. Nothing but these weights is
@@ -25,7 +24,7 @@ def merge_adapter(model: nn.Module, folder: Path = ADAPTER_FOLDER) -> None:
 
     Args:
         model: the base model, as transformers loads it, not merged yet.
-        folder: an adapter in peft's format; the shipped reader unless another is given.
+        folder: an adapter in peft's format.
 
     Raises:
         UnsupportedModel: the adapter is of another kind, or was made for another model. The model

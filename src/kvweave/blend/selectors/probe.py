@@ -1,0 +1,78 @@
+"""The question run through the model over the cached KV as it is, watched by its attention."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+import torch
+
+from kvweave.blend.attention import CausalRows
+from kvweave.blend.rope import RowPositions
+from kvweave.blend.selectors.base import Selection
+from kvweave.models import BlendableModel
+
+if TYPE_CHECKING:
+    from kvweave.blend.gpu.workspace import LayerKV, ScorePass
+
+#: The last tokens of the prompt stand for the question; more would cost more and say little more.
+MAX_QUESTION_TOKENS = 64
+
+
+def question_scores(selection: Selection, score_pass: ScorePass) -> torch.Tensor:
+    """What `score_pass` says of the prompt's question: fp32 `[tokens]`."""
+    model, layout, feed = selection.model, selection.layout, selection.feed
+    rows = layout.question[-MAX_QUESTION_TOKENS:]
+    visible = layout.cached.clone()
+    visible[rows] = True
+    scores = feed.recorded_scores(score_pass, MAX_QUESTION_TOKENS, rows, visible)
+    if scores is None:
+        scores = score_pass(
+            model,
+            layout.token_ids[rows],
+            RowPositions(rows, feed.cos, feed.sin),
+            CausalRows(rows, model.dtype, visible),
+            feed.layer,
+            layout.tokens,
+        )
+    return scores
+
+
+def watch_heads(
+    model: BlendableModel,
+    row_ids: torch.Tensor,
+    placed: RowPositions,
+    causal: CausalRows,
+    layer_kv: LayerKV,
+    tokens: int,
+    heads: Mapping[int, Collection[int] | None],
+) -> torch.Tensor:
+    """How strongly the rows attend to each position: fp32 `[tokens]`.
+
+    The highest attention probability that any row gives a position, by any of the watched heads of
+    a layer, summed over the layers. Layers after the last watched one are not run.
+
+    Args:
+        row_ids: int64, the token ids of the rows.
+        layer_kv: gives the cached KV of a layer; the rows' own is put into it.
+        heads: for each layer to watch, the heads; None: all of them.
+    """
+    scores = torch.zeros(tokens, dtype=torch.float32, device=model.device)
+    hidden = model.embed(row_ids)
+    last = max(heads)
+    for layer in range(last + 1):
+        keys, values = layer_kv(layer)
+        q = placed.place(*model.qkv(layer, hidden), keys, values)
+        watched = heads.get(layer, ())
+        if watched is None:
+            attended, seen = causal.attend_and_observe(q, keys, values, model.scale)
+            scores += model.combine_heads(seen, "max")
+        else:
+            if watched:
+                scores += causal.observe(q, keys, model.scale, watched)
+            if layer == last:
+                break
+            attended = causal.attend(q, keys, values, model.scale)
+        if layer < last:
+            hidden = model.finish(layer, hidden, attended)
+    return scores

@@ -1,0 +1,100 @@
+"""Select whole sentences that the question's retrieval heads attend to.
+
+A few heads of a model find what a question needs (Wu et al. 2024, "Retrieval Head Mechanistically
+Explains Long-Context Factuality", arXiv 2404.15574); `kvweave profile` tells which. Their attention
+peaks on single tokens, but what such a token means in this prompt was worked out over the tokens
+before it: "she" of "she plays the flute" must be read again as well, or "flute" still belongs to
+nobody. So sentences are taken whole, the most attended first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from kvweave.blend.attention import CausalRows
+from kvweave.blend.layout import PromptLayout
+from kvweave.blend.rope import RowPositions
+from kvweave.blend.selectors.base import Selection, strongest
+from kvweave.blend.selectors.probe import question_scores, watch_heads
+from kvweave.models import BlendableModel
+
+if TYPE_CHECKING:
+    from kvweave.blend.gpu.workspace import LayerKV
+
+#: Where the tokens that end a sentence are not known, so many tokens stand for one.
+WINDOW = 16
+#: Watched where the retrieval heads are not known: all heads of these layers, as shares of all.
+MIDDLE = 0.4, 0.8
+
+
+class Sentences:
+    """Sentences by the mean attention on their tokens, as long as they fit into the budget.
+
+    What is left of the budget goes to the most attended of the other tokens.
+    """
+
+    def select(self, selection: Selection) -> torch.Tensor:
+        layout = selection.layout
+        scores = question_scores(selection, retrieval_attention).cpu()
+        numbers = sentence_numbers(layout, selection.model.profile.sentence_ends)
+        chosen = whole_sentences(scores, numbers, layout.candidates.cpu(), selection.budget)
+        return chosen.to(layout.token_ids.device)
+
+
+def whole_sentences(
+    scores: torch.Tensor, numbers: torch.Tensor, candidates: torch.Tensor, budget: int
+) -> torch.Tensor:
+    """The positions of the sentences with the highest mean score that fit into `budget`.
+
+    Args:
+        scores: fp32 `[tokens]`.
+        numbers: of each token's sentence, see `sentence_numbers`.
+        candidates: bool `[tokens]`; of a sentence, only these count and are taken.
+    """
+    scores = scores * candidates
+    lengths = torch.bincount(numbers, weights=candidates.double())
+    sums = torch.bincount(numbers, weights=scores.double())
+    chosen = torch.zeros(len(lengths), dtype=torch.bool)
+    left = budget
+    sizes = lengths.int().tolist()
+    for sentence in (sums / lengths.clamp(min=1)).argsort(descending=True, stable=True).tolist():
+        if 0 < sizes[sentence] <= left:
+            chosen[sentence] = True
+            left -= sizes[sentence]
+    whole = chosen[numbers] & candidates
+    rest = strongest(scores, candidates & ~whole, left)
+    return torch.cat([whole.nonzero().flatten(), rest])
+
+
+def retrieval_attention(
+    model: BlendableModel,
+    row_ids: torch.Tensor,
+    placed: RowPositions,
+    causal: CausalRows,
+    layer_kv: LayerKV,
+    tokens: int,
+) -> torch.Tensor:
+    """See `watch_heads`."""
+    heads: dict[int, list[int]] = {}
+    for layer, head in model.profile.heads or ():
+        heads.setdefault(layer, []).append(head)
+    first, last = (round(share * model.layers) for share in MIDDLE)
+    watched = heads or dict.fromkeys(range(first, max(last, first + 1)))
+    return watch_heads(model, row_ids, placed, causal, layer_kv, tokens, watched)
+
+
+def sentence_numbers(layout: PromptLayout, ends: torch.Tensor | None) -> torch.Tensor:
+    """The number of the sentence that each token belongs to: int64 `[tokens]`, ascending.
+
+    No sentence goes on from one chunk to the next.
+    """
+    starts = torch.zeros(layout.tokens, dtype=torch.bool)
+    if ends is not None:
+        starts[1:] = ends[layout.token_ids[:-1].cpu()]
+    for placement in layout.placements:
+        starts[placement.start] = True
+        if ends is None:
+            starts[placement.start : placement.start + placement.tokens : WINDOW] = True
+    return starts.long().cumsum(0)
