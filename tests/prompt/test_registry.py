@@ -155,3 +155,13 @@ def test_the_limit_holds_for_all_tenants_together():
         registry.add("a passage", "id", tenant=tenant)
     found = [bool(registry.find("a passage", tenant=t)) for t in ("one", "two", "three")]
     assert found == [False, True, True]
+
+
+def test_a_tenant_with_many_texts_pushes_out_its_own_and_nobody_elses():
+    registry = ChunkRegistry(max_chars=40)
+    registry.add("a passage", "id", tenant="quiet")
+    for number in range(10):
+        registry.add(f"passage {number}", "id", tenant="busy")
+    assert registry.find("a passage", tenant="quiet")
+    assert registry.find("passage 9", tenant="busy")
+    assert not registry.find("passage 0", tenant="busy")
