@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kvweave.reuse.jobs import ChunkJob, compute_chunk
     from kvweave.reuse.reuse import ChunkReuse, FoundChunks, Outlook, ReuseRequest
     from kvweave.reuse.selecting import selector_named
-    from kvweave.reuse.warm_up import warm_up
+    from kvweave.reuse.warming import warm_up
 
 __all__ = [
     "ChunkJob",
@@ -46,7 +46,7 @@ _LAZY = {
     "Outlook": "reuse",
     "ReuseRequest": "reuse",
     "selector_named": "selecting",
-    "warm_up": "warm_up",
+    "warm_up": "warming",
 }
 
 

@@ -6,7 +6,7 @@ from kvweave.blend import kv_layout
 from kvweave.kv import ChunkCache, KVFormat, MemoryTier, make_policy
 from kvweave.models import LlamaFamily
 from kvweave.reuse import warm_up
-from kvweave.reuse.warm_up import LENGTHS
+from kvweave.reuse.warming import LENGTHS
 
 
 def test_every_length_that_fits_is_blended_and_nothing_is_left(tiny_llama):
