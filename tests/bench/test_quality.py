@@ -128,7 +128,7 @@ def test_wrong_settings_are_named(settings: QualitySettings, wrong: dict[str, ob
 def record(index: int, selector: str, f1: float, **changes: object) -> Record:
     ratio = 1.0 if selector == FULL else 0.15
     fields = dict(kind=None, answer="", em=f1 == 1, kl=0.1, top1=True, same=True, layers_read=3)
-    times = dict(seconds=2.0 if selector == FULL else 0.5, probe_seconds=0.1)
+    times = dict(seconds=2.0 if selector == FULL else 0.5, probe_seconds=0.1, full_seconds=2.0)
     given = fields | times | changes
     return Record("m", "p/0", index, selector, ratio, f1=f1, **given)  # type: ignore[arg-type]
 
@@ -141,6 +141,13 @@ def test_f1_kept_is_paired_by_question() -> None:
     assert (row.kept_f1.value, row.kept_f1.low, row.kept_f1.high) == (1, 1, 1)
     assert row.f1.low < row.f1.value < row.f1.high
     assert row.probe_share == pytest.approx(0.05)
+    assert row.ttft_share == pytest.approx(0.25)
+
+
+def test_times_are_compared_with_the_full_prefill_just_before() -> None:
+    """The reference on record may be of another day."""
+    full = record(0, FULL, 1, seconds=40.0, full_seconds=40.0)
+    row = summarize([full, record(0, "sentences", 1)])[1]
     assert row.ttft_share == pytest.approx(0.25)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from kvweave.engine.loading import LoadedModel
 from kvweave.models import ProfileError, find_heads, profile_json, profile_path
+from kvweave.models.embedded import MODELS
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +28,9 @@ def test_a_written_profile_is_found_by_the_models_identity() -> None:
     assert find_heads("other", "mine", layers=2, heads=4) is None
 
 
-def test_the_reader_comes_with_a_profile_that_fits_it() -> None:
-    heads = find_heads("any", "smollm2-reader", layers=30, heads=9)
+@pytest.mark.parametrize("name", MODELS)
+def test_the_embedded_models_come_with_a_profile_that_fits_them(name: str) -> None:
+    heads = find_heads("any", name, layers=30, heads=9)
     assert heads is not None and len(heads) == len(set(heads))
 
 

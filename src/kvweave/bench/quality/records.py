@@ -26,6 +26,8 @@ class Record:
         kl: nats, full prefill against this; top1, same: whether the first token, and the whole
             answer, are the full prefill's.
         seconds: to the first token; probe_seconds: the selector's share of it.
+        full_seconds: to the first token of a full prefill of the same prompt just before: a run may
+            go on at another time, or on another machine.
         layers_read: passes over the cached KV before the first layer is computed, in layers.
     """
 
@@ -43,6 +45,7 @@ class Record:
     same: bool
     seconds: float
     probe_seconds: float
+    full_seconds: float
     layers_read: int
 
     @property

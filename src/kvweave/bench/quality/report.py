@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich import box
 from rich.console import Console
@@ -30,12 +30,14 @@ COLUMNS = (
     "TTFT",
     "layers first",
 )
+ON_TERMINALS = tuple(name for name in COLUMNS if name not in ("same", "layers first"))
+"""What fits into a line; the report has all."""
 LEGEND = (
     "F1 kept: F1 over the full prefill's on the same questions. KL (nats), top-1: first answer "
-    "token, against full. same: the whole answer. In brackets: 95 % bootstrap intervals over the "
-    "questions. own cost: the selector's own time, in ms and as a share of a full prefill; TTFT: "
-    "to the first token, as a share of a full prefill, KV in memory (medians). layers first: "
-    "layers of cached KV that are read before the first layer is computed."
+    "token, against full. same: the whole answer. In brackets: the 95 % bootstrap interval over "
+    "the questions. own cost: the selector's own time, in ms and as a share of a full prefill. "
+    "TTFT: to the first token, as a share of a full prefill, KV in memory (medians). layers "
+    "first: layers of cached KV that are read before the first layer is computed."
 )
 COLOURS = {
     "sentences": "#127f74",
@@ -52,10 +54,12 @@ def print_quality(console: Console, rows: Sequence[ArmQuality]) -> None:
     for prompts in _prompts(rows):
         here = [row for row in rows if row.prompts == prompts]
         table = Table(box=box.SIMPLE_HEAD, title=_title(here), title_justify="left")
-        for column in COLUMNS:
-            table.add_column(column, justify="left" if column == "selector" else "right")
+        for column in ON_TERMINALS:
+            justify: Literal["left", "right"] = "left" if column == "selector" else "right"
+            table.add_column(column, justify=justify, no_wrap=True)
         for row in here:
-            table.add_row(*_cells(row))
+            cells = dict(zip(COLUMNS, _cells(row), strict=True))
+            table.add_row(*(cells[column] for column in ON_TERMINALS))
         console.print(table)
     console.print(LEGEND, style="dim", markup=False)
 
@@ -113,20 +117,20 @@ def _cells(row: ArmQuality) -> list[str]:
         row.selector,
         f"{row.ratio:.2f}",
         f"{row.em.value:.2f}",
-        _with_interval(row.kept_f1, 3),
-        _with_interval(row.kl, 3),
+        _with_interval(row.kept_f1),
+        f"{row.kl.value:.3f}",
         f"{row.top1.value:.0%}",
         f"{row.same.value:.0%}",
-        f"{row.probe_ms:,.0f} ms, {row.probe_share:.1%}",
+        f"{row.probe_ms:,.0f} ms {row.probe_share:.1%}",
         f"{row.ttft_share:.0%}",
         str(row.layers_read),
     ]
 
 
-def _with_interval(figure: Figure, digits: int) -> str:
+def _with_interval(figure: Figure) -> str:
     if math.isnan(figure.value):
         return "-"
-    return f"{figure.value:.{digits}f} [{figure.low:.{digits}f}, {figure.high:.{digits}f}]"
+    return f"{figure.value:.3f} [{figure.low:.2f}, {figure.high:.2f}]"
 
 
 def _plot(out: Path, rows: Sequence[ArmQuality]) -> bool:
@@ -159,15 +163,12 @@ def _plot(out: Path, rows: Sequence[ArmQuality]) -> bool:
                     (kl, [row.kl for row in line]),
                 ):
                     ratios = [row.ratio for row in line]
-                    axes.fill_between(
-                        ratios,
-                        [figure.low for figure in figures],
-                        [figure.high for figure in figures],
-                        color=colour,
-                        alpha=0.12,
-                        lw=0,
+                    values, lows, highs = (
+                        [getattr(figure, part) for figure in figures]
+                        for part in ("value", "low", "high")
                     )
-                    values = [figure.value for figure in figures]
+                    axes.fill_between(ratios, lows, highs, color=colour, alpha=0.12, lw=0)
+                    axes.vlines(ratios, lows, highs, color=colour, alpha=0.4, lw=1)
                     axes.plot(ratios, values, "o-", ms=4, color=colour, label=selector)
             kl.set_xlabel("share of the chunk tokens computed again")
             kl.xaxis.set_major_formatter(PercentFormatter(1.0))

@@ -64,6 +64,7 @@ def _ask(
             same=answer.text == full.text,
             seconds=answer.seconds,
             probe_seconds=probe_seconds,
+            full_seconds=full.seconds,
             layers_read=layers_read,
         )
 

@@ -32,7 +32,8 @@ class ArmQuality:
         prompts: chunk length or file, without the seed.
         kept_f1: F1 over the full prefill's on the same questions.
         kl: nats; top1, same: shares that agree with the full prefill.
-        probe_share: the selector's own time over that of a full prefill, medians.
+        probe_share, ttft_share: the selector's own time, and that to the first token, over a full
+            prefill's of the same prompt; medians.
         kinds: F1 for each kind of question.
     """
 
@@ -93,8 +94,6 @@ def _summary(
     kept = np.divide(
         ours[picks].sum(axis=1), below, out=np.full(RESAMPLES, np.nan), where=below > 0
     )
-    full_seconds = float(np.median(column(lambda r: r.seconds, of=1)))
-    probe = float(np.median(column(lambda r: r.probe_seconds)))
     kinds = sorted({record.kind for record, _ in pairs if record.kind})
     return ArmQuality(
         prompts=prompts,
@@ -107,9 +106,9 @@ def _summary(
         kl=mean(lambda r: r.kl),
         top1=mean(lambda r: r.top1),
         same=mean(lambda r: r.same),
-        probe_ms=probe * 1e3,
-        probe_share=probe / full_seconds,
-        ttft_share=float(np.median(column(lambda r: r.seconds))) / full_seconds,
+        probe_ms=float(np.median(column(lambda r: r.probe_seconds))) * 1e3,
+        probe_share=float(np.median(column(lambda r: r.probe_seconds / r.full_seconds))),
+        ttft_share=float(np.median(column(lambda r: r.seconds / r.full_seconds))),
         layers_read=round(float(np.median(column(lambda r: r.layers_read)))),
         kinds={
             kind: float(np.mean([record.f1 for record, _ in pairs if record.kind == kind]))
