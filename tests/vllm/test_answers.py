@@ -46,7 +46,11 @@ def test_a_blended_answer_is_the_embedded_engines(
     config = Config.model_validate(
         {
             "model": {"max_model_len": 1024},
-            "kv_cache": {"ssd_cache_dir": str(tmp_path), "plan_loads": False},
+            "kv_cache": {
+                "ssd_cache_dir": str(tmp_path),
+                "plan_loads": False,
+                "selector": "query_attention",
+            },
             "quality": {"gate": False},
         }
     )
