@@ -106,7 +106,8 @@ class KVCacheConfig(Section):
     storage_dtype: Literal["auto", "fp8", "int8"] = Field(
         "auto",
         description="How chunk KV is stored. `auto`: exactly as computed; `int8` and `fp8`: one "
-        "byte a number with scales, a half to a quarter of the size, not exact.",
+        "byte a number with scales, a half to a quarter of the size, not exact (F1 and KL on 30 "
+        "questions were the same: docs/cache.md).",
     )
     plan_loads: bool = Field(
         True,
