@@ -89,6 +89,7 @@ class Answering:
                 code="unsupported_endpoint",
             )
         assert self._channel is not None
+        await reserve(request.scope, _prompt_tokens(incoming))
         async with while_connected(request.receive):
             raw = await self._channel.passed("embeddings", incoming.model, incoming.body, exchange)
         return _json(raw)

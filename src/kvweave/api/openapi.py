@@ -42,6 +42,7 @@ _GET = {
 }
 _REFUSALS = {
     "400": "The request is not valid",
+    "401": "There is no key, or it is wrong",
     "403": "The key is not for this model",
     "404": "There is no such model",
     "413": "The body is too large",
