@@ -9,7 +9,7 @@ import torch
 from kvweave.blend import CausalRows, apply_rope
 from kvweave.models import BlendableModel
 
-#: Tokens that go through one layer in one step: a few milliseconds, on a CPU too.
+#: Tokens that go through one layer in one step: what a request that comes may have to wait for.
 ROWS_PER_STEP = 128
 
 
