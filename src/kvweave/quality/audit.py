@@ -67,8 +67,8 @@ class Audit:
 class Auditor:
     """A thread that audits answered requests while the engine has nothing else to do.
 
-    A full prefill is run in short steps (see `ROWS_PER_STEP`), each only when no request is there and
-    never beside the engine's own: a request that comes waits for one step at most.
+    A full prefill is run in short steps (see `ROWS_PER_STEP`), each only when no request is there
+    and never beside the engine's own: a request that comes waits for one step at most.
     """
 
     def __init__(
