@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -48,14 +48,7 @@ heading in the chunk before, corrected by a later chunk, and combinations (chain
 come from the benchmark's generator, with other seeds than the ones below; about 8 % are Chinese.
 Several questions share the pass over one document; the loss is on the answers.
 
-| | |
-|---|---|
-| steps | $steps, AdamW, peak rate $rate, $warm_up steps of warm-up, cosine |
-| documents | $documents with $questions questions |
-| tokens computed, padding included | $tokens |
-| seed | $seed |
-| time | $seconds s on one $device |
-| versions | $versions |
+$runs
 
 ## Results
 
@@ -71,7 +64,7 @@ $table
 - Made-up facts in a narrow range of subjects. It was not measured on real text.
 - The tokenizer splits Chinese into many tokens, and few documents were Chinese.
 - Two-hop questions are its weak side, the more so the longer the prompt.
-- In training, the questions on a document also saw one token of padding where a longer document was
+- In the first run, the questions on a document also saw one token of padding where a longer document was
   in the same batch. The results above are without it.
 - Where a wording is new, it tends to answer `unknown`.
 - Questions within one document are not independent: intervals by document are wider than the counts
@@ -84,18 +77,29 @@ def card(results: Mapping[str, Any]) -> str:
     return CARD.substitute(
         rank=results["lora"]["rank"],
         alpha=results["lora"]["alpha"],
-        steps=results["steps"],
-        rate=results["learning_rate"],
-        warm_up=results["warm_up_steps"],
-        documents=f"{results['training_documents']:,}",
-        questions=f"{results['training_questions']:,}",
-        tokens=f"{results['training_tokens']:,}",
-        seed=results["seed"],
-        seconds=round(results["seconds_training"]),
-        device=results["device"],
-        versions=", ".join(f"{name} {version}" for name, version in results["versions"].items()),
+        runs=_runs(results["runs"]),
         table=_table(results),
     )
+
+
+def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
+    """What is to be known of each run; every one but the first goes on from the one before."""
+    rows: dict[str, Callable[[Mapping[str, Any]], str]] = {
+        "optimizer steps": lambda run: str(run["steps"]),
+        "peak rate (AdamW, cosine)": lambda run: f"{run['learning_rate']:g}",
+        "steps of warm-up": lambda run: str(run["warm_up_steps"]),
+        "documents": lambda run: f"{run['training_documents']:,}",
+        "questions": lambda run: f"{run['training_questions']:,}",
+        "tokens computed, padding included": lambda run: f"{run['training_tokens']:,}",
+        "seed": lambda run: str(run["seed"]),
+        "seconds": lambda run: f"{run['seconds_training']:.0f}",
+        "device": lambda run: str(run["device"]),
+        "versions": lambda run: ", ".join(f"{n} {v}" for n, v in run["versions"].items()),
+    }
+    lines = ["| run |" + "".join(f" {number + 1} |" for number in range(len(runs)))]
+    lines.append("|---|" + "---|" * len(runs))
+    lines += [f"| {name} | " + " | ".join(map(cell, runs)) + " |" for name, cell in rows.items()]
+    return "\n".join(lines)
 
 
 def _table(results: Mapping[str, Any]) -> str:

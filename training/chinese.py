@@ -68,12 +68,12 @@ CHINESE = Language(
         {own}{label}是{v}。
         说到{own}{label}，那就是{v}。
         据记载，{own}{label}是{v}。
-        {S}，{label}：{v}。
+        ~ {S}，{label}：{v}。
         大家都知道，{own}{label}是{v}。
     """),
     asks=ways("""
         {s}的{label}是什么？
-        请说出{s}的{label}。
+        ~ 请说出{s}的{label}。
         你知道{s}的{label}是什么吗？
         {s}有什么样的{label}？
         我想知道{s}的{label}。
@@ -81,7 +81,7 @@ CHINESE = Language(
     asides=ways("""
         据说{x}。
         其实，{x}。
-        {x}，这一点没有疑问。
+        ~ {x}，这一点没有疑问。
         众所周知，{x}。
     """),
     relations=(
@@ -90,27 +90,27 @@ CHINESE = Language(
             ways("""
                 {s}的老师是{b}。
                 {b}教过{s}。
-                {b}是{s}的老师。
+                ~ {b}是{s}的老师。
                 {s}是{b}的学生。
             """),
             ways("""
                 {s}的老师
                 教过{s}的老师
                 教过{s}的那位
-                当过{s}老师的人
+                ~ 当过{s}老师的人
             """),
         ),
         Relation(
             "company",
             ways("""
-                {s}在{b}上班。
+                ~ {s}在{b}上班。
                 {b}雇用了{s}。
                 {s}是{b}的员工。
                 {s}为{b}工作。
             """),
             ways("""
                 {s}上班的单位
-                雇用{s}的单位
+                ~ 雇用{s}的单位
                 {s}工作的单位
                 {s}所在的公司
             """),
@@ -120,11 +120,11 @@ CHINESE = Language(
             ways("""
                 {s}在{b}长大。
                 {s}的童年是在{b}度过的。
-                {s}小时候住在{b}。
+                ~ {s}小时候住在{b}。
                 {b}是{s}长大的地方。
             """),
             ways("""
-                {s}长大的地方
+                ~ {s}长大的地方
                 {s}度过童年的地方
                 {s}小时候住的地方
                 {s}童年所在的地方
@@ -133,12 +133,12 @@ CHINESE = Language(
     ),
     introductions=ways("""
         下面要讲的是{s}。
-        这里的人都认识{s}。
+        ~ 这里的人都认识{s}。
         还有一位值得一提，就是{s}。
         接下来的几页都是关于{s}的。
     """),
     corrections=ways("""
-        更正：{s}的{label}是{v}，不是{old}。
+        ~ 更正：{s}的{label}是{v}，不是{old}。
         前面写错了：{s}的{label}不是{old}，而是{v}。
         后来查明，{s}的{label}应为{v}，而非{old}。
         {s}的{label}曾误作{old}，实为{v}。
@@ -146,7 +146,7 @@ CHINESE = Language(
     """),
     headings=ways("""
         ## {name}
-        【{name}】
+        ~ 【{name}】
         《{name}》
         # {name}
     """),
@@ -154,7 +154,7 @@ CHINESE = Language(
         {label}：{v}。
         - {label}：{v}
         {label}——{v}
-        {label}={v}
+        ~ {label}={v}
     """),
     narrative=ways("""
         那一年的冬天特别长。
@@ -162,22 +162,22 @@ CHINESE = Language(
         集市每逢初五开张。
         旧档案保存得并不完整。
         雨下了整整三天。
-        这些笔记是后来才整理的。
+        ~ 这些笔记是后来才整理的。
     """),
     titles=ways("""
         第{n}页
-        文件{n}
+        ~ 文件{n}
         [{n}]
         资料{n}
     """),
     questions=ways("""
         问题：{q}
         请回答：{q}
-        {q}
+        ~ {q}
         请告诉我：{q}
     """),
     systems=ways("""
-        请根据下面的段落回答问题。后面的更正以后面的为准。只写简短的答案；段落里没有就写“未知”。
+        ~ 请根据下面的段落回答问题。后面的更正以后面的为准。只写简短的答案；段落里没有就写“未知”。
         根据材料回答，只给出简短答案。
         只用下面的文字回答，越短越好。
         阅读段落并回答问题，只写答案。

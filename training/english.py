@@ -19,41 +19,41 @@ ENGLISH = Language(
         "museum": MUSEUM,
     },
     says=ways("""
-        + The {label} of {s} is {np}.
-        + {Own} {label} is {np}.
+        The {label} of {s} is {np}.
+        {Own} {label} is {np}.
         As for the {label} of {s}, it is {np}.
         Records give {np} as the {label} of {s}.
         Records give {np} as {own} {label}.
-        Anyone who asks about the {label} of {s} is told that it is {np}.
+        ~ Anyone who asks about the {label} of {s} is told that it is {np}.
         Anyone who asks about {own} {label} is told that it is {np}.
         When it comes to {own} {label}, the answer is {np}.
         Under the word {label}, the file on {s} says {np}.
         The {label} given for {s} is {np}.
-        If you want to know {own} {label}: it is {np}.
-        The list names {np} as {own} {label}.
+        ~ If you want to know {own} {label}: it is {np}.
+        ~ The list names {np} as {own} {label}.
         Speaking of {s}, the {label} is {np}.
         There is no doubt about {own} {label}: {np}.
         {S} has {np} as {label}.
-        Asked for {own} {label}, people say {np}.
+        ~ Asked for {own} {label}, people say {np}.
         The {label} of {s} happens to be {np}.
         {Own} {label} has always been {np}.
     """),
     asks=ways("""
-        + What is the {label} of {s}?
+        What is the {label} of {s}?
         What is {own} {label}?
         Name the {label} of {s}.
         Tell me the {label} of {s}.
-        Can you tell me what the {label} of {s} is?
+        ~ Can you tell me what the {label} of {s} is?
         I would like to know the {label} of {s}.
         What do the passages give as the {label} of {s}?
         Which {label} does {s} have?
         Do you know the {label} of {s}?
         State the {label} of {s}.
         What is written about the {label} of {s}?
-        Find the {label} of {s}.
+        ~ Find the {label} of {s}.
         What should be entered as the {label} of {s}?
         The {label} of {s} is what?
-        Give {own} {label}.
+        ~ Give {own} {label}.
     """),
     asides=ways("""
         It is said that {x}.
@@ -63,27 +63,27 @@ ENGLISH = Language(
         The papers show that {x}.
         Besides, {x}.
         To this day, {x}.
-        According to the register, {x}.
+        ~ According to the register, {x}.
         It is well known that {x}.
         A note in the margin says that {x}.
         As far as we know, {x}.
-        One should add that {x}.
+        ~ One should add that {x}.
         {x}, or so they say.
-        {x}, as the older people remember.
+        ~ {x}, as the older people remember.
         {x}, by the way.
         {x}; this was confirmed twice.
     """),
     relations=RELATIONS,
     introductions=ways("""
-        + Many people in the valley have heard of {s}.
-        + Few visitors forget an afternoon with {s}.
-        + The next pages of this account deal with {s}.
-        + Among those who stayed there is {s}.
-        + Then there is {s}, of whom much could be told.
+        Many people in the valley have heard of {s}.
+        Few visitors forget an afternoon with {s}.
+        The next pages of this account deal with {s}.
+        Among those who stayed there is {s}.
+        Then there is {s}, of whom much could be told.
         One name comes up again and again: {s}.
-        This chapter turns to {s}.
-        Let us now look at {s}.
-        Nobody in the district is talked about more than {s}.
+        ~ This chapter turns to {s}.
+        ~ Let us now look at {s}.
+        ~ Nobody in the district is talked about more than {s}.
         {s} deserves a few words as well.
         We come to {s} at last.
         A word must be said about {s}.
@@ -95,16 +95,16 @@ ENGLISH = Language(
         The photograph shows {s}.
         A long letter tells us about {s}.
         What is known about {s} is soon told.
-        {s} arrived with the last coach.
-        The third witness was {s}.
+        ~ {s} arrived with the last coach.
+        ~ The third witness was {s}.
         Some of the notes concern {s}.
         And what became of {s}?
     """),
     corrections=ways("""
-        + Correction: the {label} of {s} is {np}, not {old}.
-        + An earlier page was wrong about {s}: the {label} is {np} and not {old}.
-        + That the {label} of {s} is {old} was a mistake; it is {np}.
-        + It has since been found that the {label} of {s} is not {old} but {np}.
+        Correction: the {label} of {s} is {np}, not {old}.
+        An earlier page was wrong about {s}: the {label} is {np} and not {old}.
+        That the {label} of {s} is {old} was a mistake; it is {np}.
+        It has since been found that the {label} of {s} is not {old} but {np}.
         Please note: the {label} of {s} was misreported as {old}. In truth it is {np}.
         Update: the {label} of {s} is now {np} instead of {old}.
         The {label} of {s} was given as {old}; this should read {np}.
@@ -112,51 +112,51 @@ ENGLISH = Language(
         Contrary to what was written before, the {label} of {s} is {np}.
         Someone confused things: {s} does not have {old} as {label}, but {np}.
         We stand corrected: {np}, and not {old}, is the {label} of {s}.
-        The entry on {s} has been revised; {label}: {np} (formerly {old}).
+        ~ The entry on {s} has been revised; {label}: {np} (formerly {old}).
         It is not true that the {label} of {s} is {old}. It is {np}.
-        Our earlier statement on {s} must be withdrawn: the {label} is {np}.
+        ~ Our earlier statement on {s} must be withdrawn: the {label} is {np}.
         The clerk had copied the {label} of {s} wrongly; {np} is right, {old} is wrong.
         New information: the {label} of {s} is {np}. Disregard {old}.
         Wherever {old} stands as the {label} of {s}, {np} must be put.
         The {label} of {s} is no longer {old} but {np}.
         Since then the {label} of {s} has changed from {old} to {np}.
         A reader points out that the {label} of {s} is in fact {np}.
-        The {label} of {s} used to be listed as {old}, but the right one is {np}.
-        After checking, the {label} of {s} turned out to be {np} rather than {old}.
+        ~ The {label} of {s} used to be listed as {old}, but the right one is {np}.
+        ~ After checking, the {label} of {s} turned out to be {np} rather than {old}.
         Amendment to the notes on {s}: {label} {np}, not {old}.
-        Do not believe that the {label} of {s} is {old}; by now we know it is {np}.
+        ~ Do not believe that the {label} of {s} is {old}; by now we know it is {np}.
         Instead of {old}, the page should have given {np} as the {label} of {s}.
         Of the {label} of {s} it was said that it is {old}, which is false: it is {np}.
     """),
     headings=ways("""
-        + ## {name}
+        ## {name}
         # {name}
         ### {name}
-        {name}
+        ~ {name}
         {name}:
         Entry: {name}
-        [{name}]
+        ~ [{name}]
         == {name} ==
         ** {name} **
-        About {name}
+        ~ About {name}
         Name: {name}
         Record of {name}
         --- {name} ---
     """),
     notes=ways("""
-        + {Label}: {v}.
+        {Label}: {v}.
         {Label}: {v}
         - {Label}: {v}
-        - {label}: {v}
+        ~ - {label}: {v}
         * {Label}: {v}
         {Label} = {v}
         {Label} - {v}
         {Label} | {v}
         > {Label}: {v};
-        {label}: {v};
+        ~ {label}: {v};
         | {Label} | {v} |
         ({label}) {v}
-        {Label} -> {v}
+        ~ {Label} -> {v}
     """),
     narrative=ways("""
         The winter of that year was long and cold.
@@ -168,16 +168,16 @@ ENGLISH = Language(
         A row of trees was planted by the gate.
         The harvest was poor, but the stores were full.
         A map of the district hangs in the reading room.
-        Some of these notes were copied by hand.
+        ~ Some of these notes were copied by hand.
         On clear days one can see as far as the coast.
-        The census was taken twice, with different results.
+        ~ The census was taken twice, with different results.
         The letters were sorted by date and tied with string.
         An old mill wheel still turns behind the houses.
-        Prices rose sharply in the spring.
-        The path is steep, and the last part has to be climbed.
+        ~ Prices rose sharply in the spring.
+        ~ The path is steep, and the last part has to be climbed.
         What follows was put together from several sources.
         The bells are rung on the first day of each season.
-        Two sets of books were kept that year.
+        ~ Two sets of books were kept that year.
         In those days the ferry ran only once a week.
         The wind had dropped by evening.
         Not all of the pages could be read.
@@ -189,13 +189,13 @@ ENGLISH = Language(
         Page {n}
         [{n}]
         Document {n}:
-        From the archive, part {n}
+        ~ From the archive, part {n}
         Sheet no. {n}
         Source {n}
-        No. {n}
+        ~ No. {n}
     """),
     questions=ways("""
-        Question: {q} Answer briefly.
+        ~ Question: {q} Answer briefly.
         Q: {q}
         {q}
         Please answer: {q}
@@ -204,7 +204,7 @@ ENGLISH = Language(
         Query: {q}
         From these passages: {q}
         {q} Only the answer, please.
-        Here is what I want to know: {q}
+        ~ Here is what I want to know: {q}
     """),
     systems=ways("""
         Answer the question with a few words from the documents. If they do not tell, say unknown.
@@ -213,6 +213,6 @@ ENGLISH = Language(
         You are a helpful assistant. Use the context to answer with as few words as possible.
         Use only the texts below. Answer in a few words.
         Reply briefly, from the sources, and nothing else.
-        Extract the answer from the passages.
+        ~ Extract the answer from the passages.
     """),
 )

@@ -94,11 +94,17 @@ def evaluate_adapter(
     }
 
 
+def read_results(folder: Path) -> dict[str, Any]:
+    """What is in the folder's results, empty where there are none."""
+    path = folder / RESULTS
+    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return results
+
+
 def write_results(folder: Path, facts: Mapping[str, Any]) -> None:
     """Write `facts` into the folder's results, over what is there of the same name."""
-    path = folder / RESULTS
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    path.write_text(json.dumps(known | dict(facts), indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(read_results(folder) | dict(facts), indent=1)
+    (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
 
 
 def main() -> None:

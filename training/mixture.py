@@ -17,7 +17,7 @@ from training.wording import Language, Split
 
 LONGEST_AT_FIRST = 1000
 FULL_LENGTH_FROM = 0.6
-"""Share of the training after which documents of all lengths occur."""
+"""Share of the training after which documents of all lengths occur, long ones more often."""
 SYSTEM_TOKENS, QUESTION_TOKENS = 40, 42
 """About the lengths of the system prompt, and of a question with its answer."""
 MIN_CHUNKS, MAX_CHUNKS = 4, 12
@@ -71,6 +71,8 @@ def training_documents(
 ) -> list[Document]:
     """Documents of one length, which need little padding: together about `tokens` tokens."""
     total = sample_total(rng, longest_total(progress))
+    if progress >= FULL_LENGTH_FROM:
+        total = max(total, sample_total(rng, LONGEST_TOTAL))
     row = SYSTEM_TOKENS + total + QUESTION_TOKENS * number_of_questions(total)
     number = max(1, tokens // row)
     return [_training_document(rng, total, count) for _ in range(number)]

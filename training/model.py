@@ -28,6 +28,11 @@ def load_base(path: Path, dtype: torch.dtype, device: torch.device) -> PreTraine
     return nn.Module.to(model, device)
 
 
+def continue_lora(model: PreTrainedModel, adapter: Path) -> PeftModel:
+    """The LoRA layers of `adapter`, in fp32, to be trained on."""
+    return PeftModel.from_pretrained(model, str(adapter), is_trainable=True)
+
+
 def add_lora(model: PreTrainedModel, seed: int) -> PeftModel:
     """LoRA layers, in fp32, beside all linear layers; everything else is frozen."""
     torch.manual_seed(seed)

@@ -23,11 +23,10 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from training.batches import Batch, Encoder, make_batch
-from training.evaluate import evaluate_adapter, write_results
+from training.evaluate import evaluate_adapter, read_results, write_results
 from training.mixture import training_documents
-from training.model import ALPHA, RANK, TARGETS, add_lora, answer_logits, load_base
+from training.model import ALPHA, RANK, TARGETS, add_lora, answer_logits, continue_lora, load_base
 
-LEARNING_RATE = 1e-3
 WARM_UP_STEPS = 50
 CLIP_NORM = 1.0
 LOG_EVERY = 50
@@ -65,7 +64,9 @@ class Steps(Dataset[list[Batch]]):
         if step >= len(self):
             raise IndexError(step)
         rng = random.Random(f"{self._args.seed}/{step}")
-        return [self._micro_batch(rng, self.progress(step)) for _ in range(self._args.batch)]
+        # What goes on from an adapter has seen the short documents that a training begins with.
+        progress = 1.0 if self._args.start else self.progress(step)
+        return [self._micro_batch(rng, progress) for _ in range(self._args.batch)]
 
     def _micro_batch(self, rng: random.Random, progress: float) -> Batch:
         documents = training_documents(rng, self._args.tokens, progress, self._encoder.count_tokens)
@@ -81,19 +82,19 @@ def main() -> None:
     started = time.monotonic()
     # bf16 loses none of the base weights, which are stored in it; the LoRA layers stay in fp32.
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    model = add_lora(load_base(args.base, dtype, device), args.seed)
+    base = load_base(args.base, dtype, device)
+    model = continue_lora(base, args.start) if args.start else add_lora(base, args.seed)
     log = train(model, Steps(tokenizer, args), args, device)
     seconds = time.monotonic() - started
     write_adapter(model, args.out)
     del model
-    facts = {
+    run = {
         "seconds_allowed": args.seconds,
         "micro_batches_per_step": args.batch,
         "tokens_per_micro_batch": args.tokens,
         "seed": args.seed,
-        "learning_rate": LEARNING_RATE,
+        "learning_rate": args.rate,
         "warm_up_steps": WARM_UP_STEPS,
-        "lora": {"rank": RANK, "alpha": ALPHA, "targets": TARGETS},
         "seconds_training": round(seconds, 1),
         "device": torch.cuda.get_device_name() if device.type == "cuda" else platform.processor(),
         "versions": {
@@ -103,6 +104,11 @@ def main() -> None:
             "peft": peft.__version__,
         },
         **log,
+    }
+    earlier = read_results(args.start)["runs"] if args.start else []
+    facts = {
+        "lora": {"rank": RANK, "alpha": ALPHA, "targets": TARGETS},
+        "runs": [*earlier, run],
     }
     scores = evaluate_adapter(
         args.base, args.out, device, documents=args.evaluation_documents, tokens=args.tokens
@@ -115,7 +121,7 @@ def train(
 ) -> dict[str, Any]:
     """Train the LoRA layers of `model`; returns what to report of it."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(weights, lr=LEARNING_RATE, weight_decay=0.0, betas=(0.9, 0.98))
+    optimizer = torch.optim.AdamW(weights, lr=args.rate, weight_decay=0.0, betas=(0.9, 0.98))
     model.train()
     losses: list[float] = []
     documents = questions = tokens = taken = 0
@@ -130,7 +136,7 @@ def train(
         if progress >= 1:
             break
         for group in optimizer.param_groups:
-            group["lr"] = LEARNING_RATE * _share_of_rate(step, progress)
+            group["lr"] = args.rate * _share_of_rate(step, progress)
         answers = sum(int((batch.targets != -100).sum()) for batch in batches)
         for batch in batches:
             documents += len(batch.kinds)
@@ -191,6 +197,7 @@ def _arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--base", type=Path, required=True, help="folder of the base model, as safetensors")
     add("--out", type=Path, required=True, help="folder for the adapter and results.json")
+    add("--start", type=Path, help="folder of an adapter to go on from; take another seed then")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--steps", type=int, default=1500, help="optimizer steps")
     add("--seconds", type=float, help="end the training after so long, if the steps take longer")
@@ -198,6 +205,7 @@ def _arguments() -> argparse.Namespace:
     add("--batch", type=int, default=1, help="micro-batches in a step, each of one length")
     add("--tokens", type=int, default=49_152, help="tokens of a micro-batch, about")
     add("--seed", type=int, default=0)
+    add("--rate", type=float, default=1e-3, help="highest learning rate")
     add("--evaluation-documents", type=int, default=256, help="documents of the main sets")
     add("--workers", type=int, default=max(1, (os.cpu_count() or 1) - 2))
     return parser.parse_args()

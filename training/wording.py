@@ -10,7 +10,6 @@ no `{own}`.
 from __future__ import annotations
 
 import random
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -21,8 +20,7 @@ Split = Literal["train", "held_out"]
 EntityKind = Literal["person", "company", "town", "ship", "book", "museum"]
 Forms = Mapping[str, str]
 
-HELD_OUT_ONE_IN = 5
-TRAINED_MARK = "+ "
+HELD_OUT_MARK = "~ "
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +35,14 @@ class Wordings:
 
 
 def ways(text: str) -> Wordings:
-    """One template a line.
+    """One template a line; those that begin with a tilde are held out.
 
-    Which are held out depends on a checksum of each: about one in five, and at least one where
-    there are four or more. Lines that begin with a plus sign are never held out: the benchmark
-    says the same in the same words, and its documents are trained on too.
+    A template that the benchmark uses too must not be held out: its documents are trained on.
     """
     lines = [line.strip() for line in text.strip().splitlines()]
-    number = max(len(lines) >= 4, round(len(lines) / HELD_OUT_ONE_IN))
-    free = sorted(
-        (line for line in lines if not line.startswith(TRAINED_MARK)),
-        key=lambda line: zlib.crc32(line.encode()),
-    )
-    held_out = set(free[:number])
     return Wordings(
-        tuple(line.removeprefix(TRAINED_MARK) for line in lines if line not in held_out),
-        tuple(line for line in lines if line in held_out),
+        tuple(line for line in lines if not line.startswith(HELD_OUT_MARK)),
+        tuple(line.removeprefix(HELD_OUT_MARK) for line in lines if line.startswith(HELD_OUT_MARK)),
     )
 
 

@@ -67,10 +67,14 @@ def test_a_correction_comes_after_what_it_corrects() -> None:
     assert corrections
 
 
-def test_what_the_benchmark_says_too_is_not_held_out() -> None:
-    wordings = ways("+ {S} plays.\n+ {S} sings.\n{S} hums.\n+ {S} drums.")
+def test_templates_are_held_out_by_their_mark() -> None:
+    wordings = ways("""
+        {S} plays.
+        ~ {S} hums.
+        - {S} drums.
+    """)
+    assert wordings.train == ("{S} plays.", "- {S} drums.")
     assert wordings.held_out == ("{S} hums.",)
-    assert wordings.train == ("{S} plays.", "{S} sings.", "{S} drums.")
 
 
 def test_the_names_of_the_two_splits_never_meet() -> None:

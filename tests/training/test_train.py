@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import (
     AutoModelForCausalLM,
     LlamaConfig,
@@ -21,6 +24,8 @@ from kvweave.models.reader.merge import merge_adapter
 pytest.importorskip("peft")
 
 from training import mixture, train
+
+Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
@@ -43,20 +48,29 @@ def base(tmp_path: Path, tokenizer: PreTrainedTokenizerBase) -> Path:
     return folder
 
 
-def test_a_run_writes_an_adapter_and_its_results(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def run(base: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A short run with these options beside; returns its folder's results."""
     monkeypatch.setattr(mixture, "LONGEST_TOTAL", 400)
     monkeypatch.setattr(mixture, "LONGEST_AT_FIRST", 300)
-    out = tmp_path / "out"
-    arguments = f"--base {base} --out {out} --device cpu --steps 2 --batch 1 --tokens 600"
-    arguments += " --evaluation-documents 1 --workers 0"
-    monkeypatch.setattr(sys, "argv", ["train", *arguments.split()])
-    train.main()
 
-    results = json.loads((out / "results.json").read_text())
-    assert results["steps"] == 2
-    assert results["training_documents"] >= 2
+    def run(out: Path, *options: str) -> dict[str, Any]:
+        fixed = f"--base {base} --out {out} --device cpu --batch 1 --tokens 600"
+        fixed += " --evaluation-documents 1 --workers 0"
+        monkeypatch.setattr(sys, "argv", ["train", *fixed.split(), *options])
+        train.main()
+        results: dict[str, Any] = json.loads((out / "results.json").read_text())
+        return results
+
+    return run
+
+
+def test_a_run_writes_an_adapter_and_its_results(run: Run, base: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    results = run(out, "--steps", "2")
+    (only,) = results["runs"]
+    assert only["steps"] == 2
+    assert only["training_documents"] >= 2
     assert set(results["scores"]) == set(results["documents"])
     score = results["scores"]["entities"]["all"]
     assert score["asked"] >= 1
@@ -66,6 +80,21 @@ def test_a_run_writes_an_adapter_and_its_results(
     before = model.model.layers[0].self_attn.q_proj.weight.clone()
     merge_adapter(model, out)
     assert not torch.equal(model.model.layers[0].self_attn.q_proj.weight, before)
+
+
+def test_a_run_goes_on_from_an_adapter(run: Run, tmp_path: Path) -> None:
+    first, still, second = (tmp_path / name for name in ("first", "still", "second"))
+    run(first, "--steps", "2")
+    run(still, "--steps", "1", "--start", str(first), "--rate", "0")
+    results = run(second, "--steps", "1", "--start", str(first), "--seed", "1")
+
+    def weights(folder: Path) -> dict[str, torch.Tensor]:
+        return load_file(folder / "adapter_model.safetensors")
+
+    begun = weights(first)
+    assert all(torch.equal(weight, begun[name]) for name, weight in weights(still).items())
+    assert any(not torch.equal(weight, begun[name]) for name, weight in weights(second).items())
+    assert [(run["steps"], run["seed"]) for run in results["runs"]] == [(2, 0), (1, 1)]
 
 
 def test_the_rate_rises_and_falls_to_zero() -> None:
@@ -79,7 +108,7 @@ def test_the_rate_rises_and_falls_to_zero() -> None:
 
 
 def test_a_training_ends_when_its_time_is_over(tokenizer: PreTrainedTokenizerBase) -> None:
-    args = argparse.Namespace(steps=100, seconds=10.0, batch=1, tokens=200, seed=0)
+    args = argparse.Namespace(steps=100, seconds=10.0, batch=1, tokens=200, seed=0, start=None)
     steps = train.Steps(tokenizer, args)
     assert steps.progress(50) == 0.5
     steps.spend(8.0)
