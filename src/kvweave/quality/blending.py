@@ -6,19 +6,13 @@ from dataclasses import dataclass
 
 import torch
 
-from kvweave.blend import (
-    CausalRows,
-    Placement,
-    PromptLayout,
-    Selector,
-    apply_rope,
-    blended_prefill,
-    kv_layout,
-)
-from kvweave.kv import ChunkCache, KVFormat, MemoryTier, chunk_ref, make_policy
+from kvweave.blend import CausalRows, Selector, apply_rope, blended_prefill, kv_layout
+from kvweave.kv import ChunkCache, KVFormat, MemoryTier, make_policy
 from kvweave.models import BlendableModel
 from kvweave.prompt import Prompt
-from kvweave.reuse import ChunkJob, compute_chunk
+from kvweave.reuse import all_cached, parts
+
+_IDENTITY = "check"  # the cache lives as long as one prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +36,11 @@ class PromptBlender:
 
     def blend(self, prompt: Prompt, selector: Selector, ratio: float) -> Blended:
         """Blend `prompt` with all its chunks from the cache."""
-        tokens, jobs = len(prompt), _jobs(prompt)
-        room = sum(self._format.nbytes(len(job.ref.token_ids)) for job in jobs)
+        tokens = len(prompt)
+        refs = {ref for part in parts(prompt, _IDENTITY) for ref in (part.job.ref, part.job.prefix)}
+        room = sum(self._format.nbytes(len(ref.token_ids)) for ref in refs if ref is not None)
         tier = MemoryTier("cpu", room, make_policy("lru"), self._format, self._model.device)
         cache = ChunkCache([tier], self._format)
-        for job in jobs:
-            if not cache.contains(job.ref):
-                cache.put(job.ref, *compute_chunk(self._model, cache, job))
-        placements = self._place(prompt, jobs, cache)
-        layout = PromptLayout(prompt.token_ids, placements, self._model.device)
         kv = torch.empty(
             kv_layout(self._model).shape(tokens), dtype=self._model.dtype, device=self._model.device
         )
@@ -59,41 +49,11 @@ class PromptBlender:
             kv[layer, 0, :, :-1], kv[layer, 1, :, :-1] = keys, values
 
         try:
-            blended_prefill(self._model, layout, selector, ratio, keep, overlap=False)
+            with all_cached(self._model, cache, prompt, _IDENTITY) as layout:
+                blended_prefill(self._model, layout, selector, ratio, keep, overlap=False)
         finally:
-            for placement in placements:
-                placement.lease.release()
             cache.close()
         return Blended(kv[:, :, :, :-1], last_token(self._model, kv, prompt.token_ids[-1]))
-
-    def _place(self, prompt: Prompt, jobs: list[ChunkJob], cache: ChunkCache) -> list[Placement]:
-        placements: list[Placement] = []
-        waiting = iter(jobs)
-        position = 0
-        exact = not prompt.prefix_ids
-        for segment in prompt.segments:
-            if segment.role != "fresh":
-                lease = cache.lookup(next(waiting).ref).lease
-                if lease is None:
-                    raise RuntimeError("chunk KV that was just stored is not found again")
-                is_chunk = segment.role == "chunk"
-                placements.append(Placement(lease, position, exact or not is_chunk, is_chunk))
-            exact = segment.role == "system"
-            position += len(segment.token_ids)
-        return placements
-
-
-def _jobs(prompt: Prompt) -> list[ChunkJob]:
-    """The system prefix and the chunks, in prompt order."""
-    prefix = chunk_ref("check", "", (), prompt.prefix_ids) if prompt.prefix_ids else None
-    jobs = []
-    for segment in prompt.segments:
-        if segment.role == "system" and prefix is not None:
-            jobs.append(ChunkJob(prefix, None))
-        elif segment.role == "chunk":
-            ref = chunk_ref("check", "", prompt.prefix_ids, segment.token_ids)
-            jobs.append(ChunkJob(ref, prefix))
-    return jobs
 
 
 @torch.no_grad()

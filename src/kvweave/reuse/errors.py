@@ -1,8 +1,14 @@
-"""Why a request's wishes for reuse cannot be met."""
+"""Why reuse cannot do what is asked of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+from kvweave.errors import KvweaveError
+
+
+class CacheTooSmall(KvweaveError):
+    """The chunks of one prompt do not fit into the cache together."""
 
 
 class UnknownSelector(Exception):

@@ -28,11 +28,10 @@ from kvweave.kv import (
     Lookup,
     Planner,
     TraceWriter,
-    chunk_ref,
 )
 from kvweave.models import BlendableModel
-from kvweave.prompt import Prompt, Segment
-from kvweave.reuse.jobs import ChunkJob
+from kvweave.prompt import Prompt
+from kvweave.reuse.jobs import ChunkJob, chunk_job, parts
 from kvweave.reuse.report import ChunkReport, ReuseReport
 
 if TYPE_CHECKING:
@@ -145,9 +144,7 @@ class ChunkReuse:
 
     def job(self, tenant: str, prefix_ids: tuple[int, ...], token_ids: tuple[int, ...]) -> ChunkJob:
         """What it takes to compute the KV of `token_ids` alone after `prefix_ids`."""
-        ref = chunk_ref(self._identity, tenant, prefix_ids, token_ids)
-        prefix = chunk_ref(self._identity, tenant, (), prefix_ids) if prefix_ids else None
-        return ChunkJob(ref, prefix)
+        return chunk_job(self._identity, tenant, prefix_ids, token_ids)
 
     def look_up(self, request: ReuseRequest) -> FoundChunks:
         """Lease what is stored of the prompt, and decide what of it to load."""
@@ -226,14 +223,11 @@ class ChunkReuse:
             placement.lease.release()
             found.placements.remove(placement)
         reports = iter(request.report.chunks)
-        for segment in request.prompt.segments:
-            if segment.role == "fresh":
-                continue
-            report = next(reports) if segment.role == "chunk" else None
-            job = self._job(request, segment)
-            if job.ref.key == error.key:
-                found.missing.append(job)
-                self._cache.note_unreadable(job.ref)
+        for part in parts(request.prompt, self._identity, request.tenant):
+            report = next(reports) if part.is_chunk else None
+            if part.job.ref.key == error.key:
+                found.missing.append(part.job)
+                self._cache.note_unreadable(part.job.ref)
                 if report is not None:
                     report.tier, report.miss_reason = None, "unreadable"
 
@@ -246,28 +240,22 @@ class ChunkReuse:
 
     def _lease(self, request: ReuseRequest, found: FoundChunks) -> None:
         request.report.chunks.clear()
-        position = 0
-        everything_before_is_prefix = not request.prompt.prefix_ids
-        for segment in request.prompt.segments:
-            if segment.role != "fresh":
-                is_chunk = segment.role == "chunk"
-                job = self._job(request, segment)
-                lookup = self._cache.lookup(job.ref)
-                self._record(job.ref, lookup)
-                if lookup.lease is None:
-                    found.missing.append(job)
-                else:
-                    exact = everything_before_is_prefix or not is_chunk
-                    found.placements.append(Placement(lookup.lease, position, exact, is_chunk))
-                if is_chunk:
-                    tier = None if lookup.lease is None else lookup.lease.tier
-                    report = ChunkReport(
-                        segment.chunk_id or "", len(segment.token_ids), tier, lookup.miss_reason
-                    )
-                    request.report.chunks.append(report)
-                    found.reports[id(lookup.lease)] = report
-            everything_before_is_prefix = segment.role == "system"
-            position += len(segment.token_ids)
+        for part in parts(request.prompt, self._identity, request.tenant):
+            lookup = self._cache.lookup(part.job.ref)
+            self._record(part.job.ref, lookup)
+            if lookup.lease is None:
+                found.missing.append(part.job)
+            else:
+                placement = Placement(lookup.lease, part.start, part.exact, part.is_chunk)
+                found.placements.append(placement)
+            if part.is_chunk:
+                tier = None if lookup.lease is None else lookup.lease.tier
+                segment = part.segment
+                report = ChunkReport(
+                    segment.chunk_id or "", len(segment.token_ids), tier, lookup.miss_reason
+                )
+                request.report.chunks.append(report)
+                found.reports[id(lookup.lease)] = report
 
     def _record(self, ref: ChunkRef, lookup: Lookup) -> None:
         if self._trace is None:
@@ -321,10 +309,6 @@ class ChunkReuse:
                 self._planner.observe_load(tier, nbytes, seconds)
             elif nbytes == sum(size for _, size in leases):
                 self._planner.observe_load(tier, nbytes, result.load_seconds / result.passes)
-
-    def _job(self, request: ReuseRequest, segment: Segment) -> ChunkJob:
-        after = request.prompt.prefix_ids if segment.role == "chunk" else ()
-        return self.job(request.tenant, after, segment.token_ids)
 
 
 def _report(report: ReuseReport, result: BlendResult, found: FoundChunks) -> None:

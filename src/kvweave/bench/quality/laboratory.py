@@ -7,27 +7,24 @@ scheduler around them, so that many settings can be compared on the same prompts
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from transformers import DynamicCache
 
-from kvweave.bench.errors import BenchError
 from kvweave.bench.prompts import SYSTEM_PROMPT, chunk_text
 from kvweave.bench.questions import Question
 from kvweave.bench.scoring import LogProbs
 from kvweave.blend import (
     BlendResult,
     CausalRows,
-    Placement,
     PromptLayout,
     Selection,
     Selector,
     blended_prefill,
-    compute_chunk_kv,
     kv_layout,
 )
 from kvweave.blend.feed import make_feed
@@ -35,9 +32,10 @@ from kvweave.blend.rope import RowPositions
 from kvweave.blend.selectors.probe import question_scores
 from kvweave.blend.selectors.sentences import sentence_numbers
 from kvweave.engine.loading import LoadedModel
-from kvweave.kv import ChunkCache, ChunkLease, KVFormat, MemoryTier, chunk_ref, make_policy
+from kvweave.kv import ChunkCache, KVFormat, MemoryTier, make_policy
 from kvweave.models import BlendableModel
 from kvweave.prompt import ChunkRegistry, Message, Prompt, PromptBuilder
+from kvweave.reuse import all_cached
 
 MAX_ANSWER_TOKENS = 24
 
@@ -88,43 +86,13 @@ class Laboratory:
         texts = (*map(chunk_text, question.chunks), f"\nQuestion: {question.question}")
         return self._builder.build([Message("system", SYSTEM_PROMPT), Message("user", texts)])
 
-    @contextmanager
-    def layout(self, prompt: Prompt) -> Iterator[PromptLayout]:
+    def layout(self, prompt: Prompt) -> AbstractContextManager[PromptLayout]:
         """The prompt with all of its chunks cached; their KV is held while the block lasts.
 
         Raises:
-            BenchError: the chunks do not fit into the memory that was granted.
+            CacheTooSmall: the chunks do not fit into the memory that was granted.
         """
-        placements: list[Placement] = []
-        position = 0
-        exact = True  # until the first chunk: nothing but the prefix stands before
-        try:
-            for segment in prompt.segments:
-                if segment.role != "fresh":
-                    is_chunk = segment.role == "chunk"
-                    before = prompt.prefix_ids if is_chunk else ()
-                    lease = self._lease(before, segment.token_ids)
-                    placements.append(Placement(lease, position, exact, is_chunk))
-                exact = segment.role == "system"
-                position += len(segment.token_ids)
-            yield PromptLayout(prompt.token_ids, placements, self._blendable.device)
-        finally:
-            for placement in placements:
-                placement.lease.release()
-
-    def _lease(self, prefix: tuple[int, ...], token_ids: tuple[int, ...]) -> ChunkLease:
-        ref = chunk_ref(self.identity, "", prefix, token_ids)
-        lease = self._cache.lookup(ref).lease
-        if lease is None:
-            prefix_kv = None
-            if prefix:
-                self._lease((), prefix).release()
-                prefix_kv = self._cache.read(chunk_ref(self.identity, "", (), prefix))
-            self._cache.put(ref, compute_chunk_kv(self._blendable, token_ids, prefix_kv))
-            lease = self._cache.lookup(ref).lease
-        if lease is None:
-            raise BenchError("the chunks of one prompt do not fit into the memory for chunk KV")
-        return lease
+        return all_cached(self._blendable, self._cache, prompt, self.identity)
 
     def sentences(self, layout: PromptLayout) -> torch.Tensor:
         """Of each token, the number of its sentence: int64 `[tokens]`."""
