@@ -141,6 +141,9 @@ async def test_an_explanation_says_what_an_answer_then_does(make_engine, tools):
     assert [segment.tier for segment in explained.segments] == [None, "gpu", None, "gpu", None]
     assert explained.segments[2].miss_reason == "new"
     assert sum(len(segment.texts) for segment in explained.segments) == len(prompt)
+    weights = [weight for segment in explained.segments for weight in segment.weights]
+    assert len(weights) == len(prompt)
+    assert max(weights) == 1
 
 
 async def test_what_failed_can_be_accepted(make_engine, tools, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from rich.console import Console
 
-from kvweave.blend import PromptLayout
+from kvweave.blend import PromptLayout, Selected
 from kvweave.cli.explained.html import render_html
 from kvweave.cli.explained.terminal import render_terminal
 from kvweave.explain import explain
@@ -28,15 +28,15 @@ def explained(scores=None, words="s0 s1 <b> c1 c2 d0 d1 q0 q1"):
     layout = PromptLayout(prompt.token_ids, ())
     layout.cached[:5] = True
     layout.exact[:2] = True
+    layout.candidates[2:5] = True
     report = ReuseReport.of("blend", "query_attention", 9)
     report.recompute_ratio = 0.15
     report.chunks = [
         ChunkReport("first", 3, "gpu", None, loaded=True),
         ChunkReport("<second>", 2, None, "new"),
     ]
-    return explain(
-        prompt, layout, torch.tensor([3]), report, lambda ids: texts[ids[0]], scores
-    ).to_json()
+    selected = Selected(torch.tensor([3]), scores)
+    return explain(prompt, layout, selected, report, lambda ids: texts[ids[0]]).to_json()
 
 
 def test_every_token_has_one_fate():
@@ -58,10 +58,10 @@ def test_chunks_say_where_they_were_or_why_not():
 
 
 def test_the_strongest_attention_to_what_is_loaded_is_one():
-    scores = torch.tensor([0, 0, 0.2, 0.4, 0.1, 9, 9, 9, 9.0])
+    scores = torch.tensor([9, 0, 0.2, 0.4, 0.1, 9, 9, 9, 9.0])
     weights = [segment["weights"] for segment in explained(scores)["segments"]]
     assert max(weights[1]) == weights[1][1] == 1
-    assert weights[3] == (0, 0)
+    assert weights[0] == weights[3] == (0, 0)
 
 
 def test_the_page_shows_text_as_text():

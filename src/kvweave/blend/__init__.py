@@ -5,7 +5,7 @@ from kvweave.blend.chunks import compute_chunk_kv, kv_layout
 from kvweave.blend.gpu import make_workspace
 from kvweave.blend.gpu.memory import workspace_bytes
 from kvweave.blend.layout import Placement, PromptLayout
-from kvweave.blend.prefill import BlendResult, KVSink, blended_prefill, select_tokens
+from kvweave.blend.prefill import BlendResult, KVSink, Selected, blended_prefill, select_tokens
 from kvweave.blend.rope import apply_rope
 from kvweave.blend.selectors import SELECTORS, Selection, Selector
 from kvweave.blend.selfcheck import check_layers, run_layers
@@ -17,6 +17,7 @@ __all__ = [
     "KVSink",
     "Placement",
     "PromptLayout",
+    "Selected",
     "Selection",
     "Selector",
     "apply_rope",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -86,6 +87,14 @@ class BlendResult:
 _START, _PROBED, _DONE = range(3)
 
 
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The cached positions (int64) that are computed again; see `Selection` for the scores."""
+
+    positions: torch.Tensor
+    scores: torch.Tensor | None = None
+
+
 @torch.no_grad()
 def blended_prefill(
     model: BlendableModel,
@@ -115,7 +124,7 @@ def blended_prefill(
     clock = Stopwatch(model.device)
     clock.mark()
     feed = make_feed(model, layout, workspace, overlap=overlap)
-    selected = _select(model, layout, feed, selector, recompute_ratio)
+    selected = _select(model, layout, feed, selector, recompute_ratio).positions
     clock.mark()
     probe_stalled = feed.stalled_seconds()
     # Forced positions are not cached and selected ones are: none is in both.
@@ -136,8 +145,8 @@ def blended_prefill(
 @torch.no_grad()
 def select_tokens(
     model: BlendableModel, layout: PromptLayout, selector: Selector, recompute_ratio: float
-) -> torch.Tensor:
-    """The cached positions (int64) that `blended_prefill` would compute again, and nothing more.
+) -> Selected:
+    """What `blended_prefill` would compute again, and nothing more.
 
     Raises:
         ChunkUnreadable: a lease turned out to be unreadable.
@@ -152,14 +161,15 @@ def _select(
     feed: LayerFeed,
     selector: Selector,
     recompute_ratio: float,
-) -> torch.Tensor:
+) -> Selected:
     available = len(layout.candidate_positions)
     budget = min(round(recompute_ratio * layout.chunk_tokens), available)
     if recompute_ratio >= 1.0 or budget == available:
-        return layout.candidate_positions
+        return Selected(layout.candidate_positions)
     if budget == 0:
-        return layout.candidate_positions[:0]
-    return selector.select(Selection(model, layout, feed, budget))
+        return Selected(layout.candidate_positions[:0])
+    selection = Selection(model, layout, feed, budget)
+    return Selected(selector.select(selection), selection.scores)
 
 
 def _run_rows(

@@ -12,12 +12,11 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 from transformers.generation.continuous_batching.requests import GenerationOutput, RequestStatus
 
-from kvweave.blend import PromptLayout, make_workspace
+from kvweave.blend import PromptLayout, Selected, make_workspace
 from kvweave.engine.admission import Admission
 from kvweave.engine.background import BackgroundWork
 from kvweave.engine.batching import SCHEDULER, BlendingManager
@@ -232,7 +231,7 @@ class EmbeddedEngine:
     def _explain(self, plan: FillPlan) -> Explanation:
         token_ids = plan.prompt.token_ids
         layout = PromptLayout(token_ids, (), self._model.device)
-        selected = torch.empty(0, dtype=torch.int64)
+        selected = Selected(layout.candidate_positions)
         if plan.blend and len(token_ids) > 1:
             with self._exclusive():
                 layout, selected = self._reuse.select(plan, token_ids)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from kvweave.blend import PromptLayout
+from kvweave.blend import PromptLayout, Selected
 from kvweave.prompt import Prompt
 from kvweave.reuse import ReuseReport
 
@@ -27,8 +27,8 @@ class ExplainedSegment:
         miss_reason: why it was not there; None for a hit, or if it is no chunk.
         texts: its tokens as text.
         fates: what becomes of each.
-        weights: how strongly the question attends to each, 0..1 within the prompt; empty if that
-            is not known.
+        weights: how much each matters to the selector, as a share of what the token that matters
+            most does; empty for a selector that does not weigh tokens.
     """
 
     role: str
@@ -61,22 +61,20 @@ class Explanation:
 def explain(
     prompt: Prompt,
     layout: PromptLayout,
-    selected: torch.Tensor,
+    selected: Selected,
     report: ReuseReport,
     decode: Callable[[Sequence[int]], str],
-    scores: torch.Tensor | None = None,
 ) -> Explanation:
     """Say what becomes of every token.
 
     Args:
         layout: where the leased KV of the prompt lies.
-        selected: positions that are computed again, int64.
+        selected: what is computed again.
         report: what was found of the prompt's chunks.
         decode: token ids to text.
-        scores: how strongly the question attends to each token, `[tokens]`.
     """
-    fates = _fates(layout, selected)
-    weights = [] if scores is None else _weights(scores, layout)
+    fates = _fates(layout, selected.positions)
+    weights = [] if selected.scores is None else _weights(selected.scores, layout)
     chunks = iter(report.chunks)
     segments, start = [], 0
     for segment in prompt.segments:
@@ -107,6 +105,7 @@ def _fates(layout: PromptLayout, selected: torch.Tensor) -> list[Fate]:
 
 
 def _weights(scores: torch.Tensor, layout: PromptLayout) -> list[float]:
-    seen = scores.float().masked_fill(~layout.cached, 0.0)
+    # The first tokens of a prompt draw attention whatever it says: only the chunks are compared.
+    seen = scores.float().masked_fill(~layout.candidates, 0.0)
     weights: list[float] = (seen / seen.max().clamp_min(1e-9)).tolist()
     return weights

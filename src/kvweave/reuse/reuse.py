@@ -7,13 +7,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import torch
-
 from kvweave.blend import (
     BlendResult,
     KVSink,
     Placement,
     PromptLayout,
+    Selected,
     Selector,
     blended_prefill,
     select_tokens,
@@ -196,8 +195,8 @@ class ChunkReuse:
 
     def select(
         self, request: ReuseRequest, token_ids: Sequence[int]
-    ) -> tuple[PromptLayout, torch.Tensor]:
-        """What `blend` would work on, and the cached positions (int64) it would compute again.
+    ) -> tuple[PromptLayout, Selected]:
+        """What `blend` would work on, and what of it it would compute again.
 
         Without leases: the layout says where KV was found, and must not be blended.
 
@@ -209,7 +208,7 @@ class ChunkReuse:
             if not found.outlook(len(token_ids)).worthwhile:
                 request.report.plan = request.report.plan or "computed in full: little is cached"
                 layout = PromptLayout(token_ids, (), self._model.device)
-                return layout, torch.empty(0, dtype=torch.int64)
+                return layout, Selected(layout.candidate_positions)
             layout = PromptLayout(token_ids, found.placements, self._model.device)
             request.report.recompute_ratio = found.recompute_ratio
             ratio = found.recompute_ratio

@@ -12,17 +12,21 @@ from kvweave.blend.layout import PromptLayout
 from kvweave.models import BlendableModel
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Selection:
     """What a selector may look at: the prompt, its cached KV and the model.
 
-    budget: how many positions may be chosen, at least 1 and fewer than there are candidates.
+    Attributes:
+        budget: how many positions may be chosen, at least 1 and fewer than there are candidates.
+        scores: what the selector went by, a number `[tokens]` for how much each token matters;
+            None for one that goes by something else. It is there to explain the choice.
     """
 
     model: BlendableModel
     layout: PromptLayout
     feed: LayerFeed
     budget: int
+    scores: torch.Tensor | None = None
 
 
 class Selector(Protocol):

@@ -27,4 +27,5 @@ class KVDeviation:
         _, cached = feed.layer(1)
         deviation = (here.float() - cached.float()).square().sum(dim=(0, 2))
         deviation = model.combine_heads(deviation, "sum")
+        selection.scores = deviation
         return strongest(deviation, selection.layout.candidates, selection.budget)

@@ -35,6 +35,7 @@ def question_scores(selection: Selection, score_pass: ScorePass) -> torch.Tensor
             feed.layer,
             layout.tokens,
         )
+    selection.scores = scores
     return scores
 
 
