@@ -37,6 +37,16 @@ ENGLISH = Language(
         ~ Asked for {own} {label}, people say {np}.
         The {label} of {s} happens to be {np}.
         {Own} {label} has always been {np}.
+        Look up {s}, and under {label} you find {np}.
+        {Own} {label}? That is {np}.
+        With regard to the {label}, {s} has {np}.
+        The register knows {np} as the {label} of {s}.
+        In the matter of {own} {label} one answer is right: {np}.
+        Nothing but {np} is entered as the {label} of {s}.
+        It is {np} that counts as the {label} of {s}.
+        {Own} {label}, as can be read everywhere, is {np}.
+        {np} has been noted down as {own} {label}.
+        For {s}, the entry under {label} reads {np}.
     """),
     asks=ways("""
         What is the {label} of {s}?
@@ -54,6 +64,15 @@ ENGLISH = Language(
         What should be entered as the {label} of {s}?
         The {label} of {s} is what?
         ~ Give {own} {label}.
+        Could you say what the {label} of {s} is?
+        Please give me the {label} of {s}.
+        Which {label} is given for {s}?
+        What is known to be the {label} of {s}?
+        I am looking for the {label} of {s}.
+        What do we learn about the {label} of {s}?
+        And the {label} of {s}?
+        What is recorded as {own} {label}?
+        Write down the {label} of {s}.
     """),
     asides=ways("""
         It is said that {x}.
@@ -72,6 +91,16 @@ ENGLISH = Language(
         ~ {x}, as the older people remember.
         {x}, by the way.
         {x}; this was confirmed twice.
+        As can be read elsewhere, {x}.
+        There is no question that {x}.
+        It should not be forgotten that {x}.
+        Visitors are often told that {x}.
+        As it happens, {x}.
+        If the notes can be trusted, {x}.
+        Strange as it may sound, {x}.
+        {x}, as we were told.
+        {x}, and nobody doubts it.
+        Let it be said that {x}.
     """),
     relations=RELATIONS,
     introductions=ways("""
@@ -99,6 +128,16 @@ ENGLISH = Language(
         ~ The third witness was {s}.
         Some of the notes concern {s}.
         And what became of {s}?
+        Next in line is {s}.
+        Of all the guests, {s} is spoken of most.
+        Some lines have to be given to {s}.
+        The talk then turned to {s}.
+        One evening was devoted to {s}.
+        And there is also {s}.
+        In the same house one could meet {s}.
+        Our next subject is {s}.
+        Nobody forgets {s}.
+        This brings us to {s}.
     """),
     corrections=ways("""
         Correction: the {label} of {s} is {np}, not {old}.
@@ -127,6 +166,16 @@ ENGLISH = Language(
         ~ Do not believe that the {label} of {s} is {old}; by now we know it is {np}.
         Instead of {old}, the page should have given {np} as the {label} of {s}.
         Of the {label} of {s} it was said that it is {old}, which is false: it is {np}.
+        The {label} of {s} has to be corrected: {np}, no longer {old}.
+        Strike out {old}: the {label} of {s} is {np}.
+        Where {old} was given as the {label} of {s}, {np} is right.
+        In the first report {old} stood as the {label} of {s}; the right answer is {np}.
+        It turned out that {np} is the {label} of {s}, and that {old} was an error.
+        What was said of the {label} of {s} is out of date: it is {np} by now, not {old}.
+        A later check gave {np} as the {label} of {s}, so {old} no longer holds.
+        The {label} of {s}, once given as {old}, is really {np}.
+        Replace {old} by {np} as the {label} of {s}.
+        Not {old} but {np}: that is the {label} of {s}.
     """),
     headings=ways("""
         ## {name}
@@ -205,6 +254,12 @@ ENGLISH = Language(
         From these passages: {q}
         {q} Only the answer, please.
         ~ Here is what I want to know: {q}
+        Question for you: {q}
+        Here is the question. {q}
+        Based on the texts above: {q}
+        {q} Keep it short.
+        Tell me this: {q}
+        To be answered: {q}
     """),
     systems=ways("""
         Answer the question with a few words from the documents. If they do not tell, say unknown.
