@@ -64,8 +64,8 @@ $table
 - Made-up facts in a narrow range of subjects. It was not measured on real text.
 - The tokenizer splits Chinese into many tokens, and few documents were Chinese.
 - Two-hop questions are its weak side, the more so the longer the prompt.
-- In the first run, the questions on a document also saw one token of padding where a longer document was
-  in the same batch. The results above are without it.
+- In the first run, the questions on a document also saw one token of padding where a longer
+  document was in the same batch. The results above are without it.
 - Where a wording is new, it tends to answer `unknown`.
 - Questions within one document are not independent: intervals by document are wider than the counts
   suggest.
