@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from inspect import signature
 
 import numpy as np
 import torch
@@ -70,6 +71,10 @@ class Laboratory:
         self.identity = loaded.identity
         self.layers = loaded.blendable.layers
         self._eos = loaded.eos_token_ids
+        # What transformers calls it changed among the versions that are allowed, and a wrong name
+        # is ignored without a word.
+        takes = signature(loaded.model.forward).parameters
+        self._cache_argument = "cache" if "cache" in takes else "past_key_values"
         fmt = KVFormat(kv_layout(loaded.blendable))
         tier = MemoryTier("cpu", memory_bytes, make_policy("lru"), fmt)
         self._cache = ChunkCache([tier], fmt)
@@ -161,7 +166,8 @@ class Laboratory:
         return Answer(str(text), log_probs, seconds)
 
     def _next_logits(self, ids: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
-        out = self._model(input_ids=ids[None], cache=cache, use_cache=True, logits_to_keep=1)
+        kept = {self._cache_argument: cache}
+        out = self._model(input_ids=ids[None], use_cache=True, logits_to_keep=1, **kept)
         return out.logits[0, -1]
 
 
