@@ -13,6 +13,7 @@ from kvweave.engine import ReuseOptions, SamplingParams
 from kvweave.engine.build import engine_around
 from kvweave.engine.loading import LoadedModel
 from kvweave.metrics import Metrics
+from kvweave.models import ReadingProfile, sentence_ends
 from kvweave.prompt import Prompt
 
 PROMPTS = 20
@@ -37,8 +38,11 @@ def test_everything_recomputed_equals_plain_vllm_alone_and_batched(engine, promp
 
 
 def test_a_blended_answer_is_the_embedded_engines(
-    engine: Engine, smollm2: LoadedModel, tmp_path: Path
+    engine: Engine, smollm2: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    # Which heads retrieve is known of the embedded model only.
+    unprofiled = ReadingProfile(None, sentence_ends(smollm2.tokenizer))
+    monkeypatch.setattr(smollm2.blendable, "profile", unprofiled)
     prompts = [engine.prompt(passages) for passages in ((1, 2, 3, 4), (9, 7, 8, 6))]
     engine.warm(prompts)
     here = engine.ask(prompts, 0.15)
@@ -49,7 +53,6 @@ def test_a_blended_answer_is_the_embedded_engines(
             "kv_cache": {
                 "ssd_cache_dir": str(tmp_path),
                 "plan_loads": False,
-                "selector": "query_attention",
             },
             "quality": {"gate": False},
         }

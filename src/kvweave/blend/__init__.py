@@ -5,7 +5,16 @@ from kvweave.blend.chunks import compute_chunk_kv, kv_layout
 from kvweave.blend.gpu import make_workspace
 from kvweave.blend.gpu.memory import workspace_bytes
 from kvweave.blend.layout import Placement, PromptLayout
-from kvweave.blend.prefill import BlendResult, KVSink, Selected, blended_prefill, select_tokens
+from kvweave.blend.prefill import (
+    BlendResult,
+    KVSink,
+    Selected,
+    StartedBlend,
+    blended_prefill,
+    finish_blend,
+    select_tokens,
+    start_blend,
+)
 from kvweave.blend.rope import apply_rope
 from kvweave.blend.selectors import SELECTORS, Selection, Selector
 from kvweave.blend.selfcheck import check_layers, run_layers
@@ -20,13 +29,16 @@ __all__ = [
     "Selected",
     "Selection",
     "Selector",
+    "StartedBlend",
     "apply_rope",
     "blended_prefill",
     "check_layers",
     "compute_chunk_kv",
+    "finish_blend",
     "kv_layout",
     "make_workspace",
     "run_layers",
     "select_tokens",
+    "start_blend",
     "workspace_bytes",
 ]

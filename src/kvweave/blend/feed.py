@@ -44,6 +44,9 @@ class LayerFeed(Protocol):
     ) -> torch.Tensor | None:
         """What `score_pass` gives for these rows, from a recording; None: run it yourself."""
 
+    def is_current(self) -> bool:
+        """Whether what was brought in is still there: scratch may have gone to another prompt."""
+
     def load_seconds(self) -> float:
         """How long loading took so far; waits for it where it runs beside the computation."""
 
@@ -108,6 +111,9 @@ class HostFeed:
         self, score_pass: ScorePass, most_rows: int, rows: torch.Tensor, visible: torch.Tensor
     ) -> torch.Tensor | None:
         return None
+
+    def is_current(self) -> bool:
+        return True
 
     def load_seconds(self) -> float:
         return self._load_seconds

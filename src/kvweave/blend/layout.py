@@ -35,7 +35,8 @@ class PromptLayout:
     The last token is never filled: the engine computes it, and with it the first logits.
 
     Attributes:
-        token_ids: int64 `[tokens]` on the model's device.
+        ids: the tokens.
+        token_ids: the same, int64 `[tokens]` on the model's device.
         cached: bool `[tokens]`, positions whose KV comes from a lease.
         exact: bool `[tokens]`, cached positions that never need recomputing.
         candidates: bool `[tokens]`, cached positions that a selector may choose;
@@ -53,6 +54,7 @@ class PromptLayout:
         placements: Sequence[Placement],
         device: torch.device | str = "cpu",
     ) -> None:
+        self.ids = tuple(token_ids)
         self.tokens = len(token_ids)
         self.placements = tuple(placements)
         self.chunk_tokens = 0

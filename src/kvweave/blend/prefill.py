@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import torch
 
 from kvweave.blend.attention import CausalRows
 from kvweave.blend.feed import LayerFeed, make_feed
-from kvweave.blend.layout import PromptLayout
+from kvweave.blend.layout import Placement, PromptLayout
 from kvweave.blend.rope import RowPositions
 from kvweave.blend.selectors import Selection, Selector
 from kvweave.blend.timing import Stopwatch
@@ -43,6 +43,7 @@ class BlendResult:
         feed: LayerFeed,
         clock: Stopwatch,
         *,
+        resumed: int,
         rows: int,
         passes: float,
         write_seconds: float,
@@ -57,6 +58,7 @@ class BlendResult:
         self._stalled = feed.stalled_seconds()
         self._feed = feed
         self._clock = clock
+        self._resumed = resumed
 
     @property
     def selected(self) -> int:
@@ -77,14 +79,15 @@ class BlendResult:
     def compute_seconds(self) -> float:
         """Time the layers took, without the time spent in loading and writing."""
         stalled = self._stalled - self._probe_stalled
-        return self._clock.seconds(_PROBED, _DONE) - self.write_seconds - stalled
+        seconds = self._clock.seconds(self._resumed, self._resumed + 1)
+        return seconds - self.write_seconds - stalled
 
     def is_done(self) -> bool:
         """Whether the device has finished, so that leases may go and times are known."""
         return self._clock.is_done()
 
 
-_START, _PROBED, _DONE = range(3)
+_START, _PROBED = range(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,27 @@ class Selected:
 
     positions: torch.Tensor
     scores: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartedBlend:
+    """A blended prefill whose tokens are chosen, and none of which is computed yet."""
+
+    model: BlendableModel
+    layout: PromptLayout
+    recompute_ratio: float
+    feed: LayerFeed
+    clock: Stopwatch
+    selected: Selected
+
+    def fits(self, token_ids: Sequence[int], placements: Sequence[Placement], ratio: float) -> bool:
+        """Whether this is the beginning of that work, and what it brought in is still there."""
+        return (
+            self.feed.is_current()
+            and self.recompute_ratio == ratio
+            and self.layout.placements == tuple(placements)
+            and self.layout.ids == tuple(token_ids)
+        )
 
 
 @torch.no_grad()
@@ -121,20 +145,49 @@ def blended_prefill(
         ChunkUnreadable: a lease turned out to be unreadable; `sink` may have been called. Drop
             that lease and call again.
     """
+    started = start_blend(
+        model, layout, selector, recompute_ratio, overlap=overlap, workspace=workspace
+    )
+    return finish_blend(started, sink)
+
+
+@torch.no_grad()
+def start_blend(
+    model: BlendableModel,
+    layout: PromptLayout,
+    selector: Selector,
+    recompute_ratio: float,
+    *,
+    overlap: bool = True,
+    workspace: Workspace | None = None,
+) -> StartedBlend:
+    """The part of `blended_prefill` that needs no room for the result: choosing the tokens.
+
+    An engine can queue it while it still looks for room. Arguments and errors are the same.
+    """
     clock = Stopwatch(model.device)
     clock.mark()
     feed = make_feed(model, layout, workspace, overlap=overlap)
-    selected = _select(model, layout, feed, selector, recompute_ratio).positions
+    selected = _select(model, layout, feed, selector, recompute_ratio)
     clock.mark()
+    return StartedBlend(model, layout, recompute_ratio, feed, clock, selected)
+
+
+@torch.no_grad()
+def finish_blend(started: StartedBlend, sink: KVSink) -> BlendResult:
+    """The rest of `blended_prefill`. No other prompt may have used the workspace in between."""
+    model, layout, feed, clock = started.model, started.layout, started.feed, started.clock
     probe_stalled = feed.stalled_seconds()
     # Forced positions are not cached and selected ones are: none is in both.
-    rows = torch.cat([layout.forced, selected]).sort().values
+    rows = torch.cat([layout.forced, started.selected.positions]).sort().values
+    resumed = clock.mark()
     write_seconds = _run_rows(model, layout, feed, rows, sink)
     clock.mark()
     return BlendResult(
         layout,
         feed,
         clock,
+        resumed=resumed,
         rows=len(rows),
         passes=feed.layers_loaded / model.layers,
         write_seconds=write_seconds,

@@ -14,8 +14,10 @@ from kvweave.blend import (
     PromptLayout,
     Selected,
     Selector,
-    blended_prefill,
+    StartedBlend,
+    finish_blend,
     select_tokens,
+    start_blend,
 )
 from kvweave.kv import (
     ChunkCache,
@@ -156,12 +158,24 @@ class ChunkReuse:
             raise
         return found
 
+    def start(
+        self, request: ReuseRequest, found: FoundChunks, token_ids: Sequence[int]
+    ) -> StartedBlend | None:
+        """Choose what `blend` will compute again, ahead of it; None if it will not pay."""
+        while found.outlook(len(token_ids)).worthwhile:
+            try:
+                return self._start(request, found, token_ids)
+            except ChunkUnreadable as error:
+                self.drop(request, found, error)
+        return None
+
     def blend(
         self,
         request: ReuseRequest,
         found: FoundChunks,
         token_ids: Sequence[int],
         open_sink: Callable[[], KVSink | None],
+        started: StartedBlend | None = None,
     ) -> BlendResult | None:
         """Compute the KV of all of `token_ids` but the last; None if that is not worth it.
 
@@ -171,27 +185,21 @@ class ChunkReuse:
             token_ids: the prompt, possibly with tokens behind it, which are computed.
             open_sink: asked once for where the KV goes, when it is certain to pay; None: there is
                 no room.
+            started: what `start` gave, if it was called; begun anew where it no longer fits.
         """
         sink = None
-        while True:
-            if not found.outlook(len(token_ids)).worthwhile:
-                return None
-            layout = PromptLayout(token_ids, found.placements, self._model.device)
+        while found.outlook(len(token_ids)).worthwhile:
             sink = sink or open_sink()
             if sink is None:
                 return None
+            ratio = found.recompute_ratio
             try:
-                return blended_prefill(
-                    self._model,
-                    layout,
-                    request.selector,
-                    found.recompute_ratio,
-                    sink,
-                    overlap=self._overlap,
-                    workspace=self._workspace,
-                )
+                if started is None or not started.fits(token_ids, found.placements, ratio):
+                    started = self._start(request, found, token_ids)
+                return finish_blend(started, sink)
             except ChunkUnreadable as error:
                 self.drop(request, found, error)
+        return None
 
     def select(
         self, request: ReuseRequest, token_ids: Sequence[int]
@@ -236,6 +244,18 @@ class ChunkReuse:
         request.report.recompute_ratio = found.recompute_ratio
         _report(request.report, result, found)
         request.report.loaded_bytes = sum(self._cache.nbytes(p.tokens) for p in found.placements)
+
+    def _start(
+        self, request: ReuseRequest, found: FoundChunks, token_ids: Sequence[int]
+    ) -> StartedBlend:
+        return start_blend(
+            self._model,
+            PromptLayout(token_ids, found.placements, self._model.device),
+            request.selector,
+            found.recompute_ratio,
+            overlap=self._overlap,
+            workspace=self._workspace,
+        )
 
     def _lease(self, request: ReuseRequest, found: FoundChunks) -> None:
         request.report.chunks.clear()

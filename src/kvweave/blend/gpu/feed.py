@@ -30,6 +30,8 @@ class DeviceFeed:
     ) -> None:
         self._layers = model.layers
         self._workspace = workspace
+        workspace.prompts += 1
+        self._prompt = workspace.prompts
         self._others = _fill_sources(workspace, layout)
         for placement in self._others:
             for layer in range(model.layers):
@@ -45,8 +47,9 @@ class DeviceFeed:
         self.cos, self.sin = workspace.cos[: layout.tokens], workspace.sin[: layout.tokens]
         self.layers_loaded = 0
         self._clock = Stopwatch(model.device)
-        self._passes: list[tuple[int, int]] = []
-        self._began = 0
+        # First layer and the one after the last, and the marks before and after them.
+        self._passes: list[tuple[int, int, int, int]] = []
+        self._began: tuple[int, int] | None = None
         self._stream = None if on_device or not overlap else torch.cuda.Stream(model.device)
         self._ready: list[torch.cuda.Event | None] = [None] * len(self._slots)
         self._free: list[torch.cuda.Event | None] = [None] * len(self._slots)
@@ -71,10 +74,7 @@ class DeviceFeed:
         done = torch.cuda.Event()
         done.record(current)
         self._free[(self._wanted - 1) % slots] = done
-        ahead = min(self._wanted + slots - 1, self._end_of_pass())
-        while self._issued <= ahead:
-            self._issue(self._issued % slots, self._issued % self._layers)
-            self._issued += 1
+        self._issue_until(min(self._wanted + slots, self._end_of_pass() + 1))
         slot = self._wanted % slots
         ready = self._ready[slot]
         assert ready is not None
@@ -89,21 +89,39 @@ class DeviceFeed:
     ) -> torch.Tensor | None:
         if self._others:
             return None
-        scores = self._workspace.scores(score_pass, most_rows, self._token_ids[rows], rows, visible)
-        if scores is not None:
-            self.layers_loaded += self._layers
-            if self._all_held:
-                self._here.update(range(self._layers))
+        found = self._workspace.scores(score_pass, most_rows, self._token_ids[rows], rows, visible)
+        if found is None:
+            return None
+        scores, layers = found
+        self.layers_loaded += layers
+        if self._all_held:
+            self._here.update(range(layers))
+            if self._stream is not None:
+                # The rest comes in while the first layers compute.
+                self._stream.wait_stream(torch.cuda.current_stream())
+                self._wanted = self._issued = layers
+                self._issue_until(self._layers)
         return scores
 
+    def is_current(self) -> bool:
+        return self._prompt == self._workspace.prompts
+
     def load_seconds(self) -> float:
-        return sum(self._clock.seconds(first, last) for first, last in self._passes)
+        """Layers that came in within a recorded pass, untimed, count as the timed ones do."""
+        timed = sum(last - first for first, last, _, _ in self._passes)
+        seconds = sum(self._clock.seconds(begin, end) for _, _, begin, end in self._passes)
+        return seconds * self.layers_loaded / timed if timed else 0.0
 
     def stalled_seconds(self) -> float:
         return 0.0  # it waits in stream order, unseen from here
 
     def _end_of_pass(self) -> int:
         return self._wanted - self._wanted % self._layers + self._layers - 1
+
+    def _issue_until(self, stop: int) -> None:
+        while self._issued < stop:
+            self._issue(self._issued % len(self._slots), self._issued % self._layers)
+            self._issued += 1
 
     def _issue(self, slot: int, layer: int) -> None:
         stream = self._stream
@@ -112,11 +130,13 @@ class DeviceFeed:
         with torch.cuda.stream(stream):
             if free is not None:
                 stream.wait_event(free)
-            if layer == 0:
-                self._began = self._clock.mark()
+            if self._began is None or layer == 0:
+                self._began = layer, self._clock.mark()
             self._bring(layer, *self._slots[slot])
             if layer + 1 == self._layers:
-                self._passes.append((self._began, self._clock.mark()))
+                first, mark = self._began
+                self._passes.append((first, self._layers, mark, self._clock.mark()))
+                self._began = None
             ready = torch.cuda.Event()
             ready.record(stream)
         self._ready[slot] = ready

@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 #: Programs per KV head that read over the bus: enough to fill it, few enough to compute beside.
 BUS_PROGRAMS = 4
 DEVICE_PROGRAMS = 256
+#: Layers that a recorded pass brings in ahead of the one that computes: what it brings in beyond
+#: its last layer, it must wait for.
+LAYERS_AHEAD = 3
 
 LayerKV = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
 ScorePass = Callable[
@@ -63,6 +66,8 @@ class Workspace:
         none = torch.full((max_tokens,), -1, dtype=torch.int32, device=model.device)
         self.sources = tuple(none.clone() for _ in self.memories)
         """int32 `[max_tokens]` each: which stored token of the memory goes to each position."""
+        self.prompts = 0
+        """How many prompts have used it: what lies in it is the last one's."""
         self._recorded: dict[ScorePass, _RecordedPass] = {}
 
     def slots(self, tokens: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -91,8 +96,10 @@ class Workspace:
         token_ids: torch.Tensor,
         positions: torch.Tensor,
         visible: torch.Tensor,
-    ) -> torch.Tensor | None:
+    ) -> tuple[torch.Tensor, int] | None:
         """What `score_pass` says of this prompt, from its graph; None where there is none.
+
+        Also how many layers, from the first, the pass has brought in.
 
         Args:
             rows: rows that the graph has; shorter questions repeat their last.
@@ -120,15 +127,15 @@ class _RecordedPass:
         self._positions = torch.zeros_like(self._ids)
         self._visible = torch.zeros(workspace.max_tokens, dtype=torch.bool, device=model.device)
         self._loading = torch.cuda.Stream(model.device)
+        self._layers = 0
 
         def run() -> torch.Tensor:
             placed = RowPositions(self._positions, workspace.cos, workspace.sin)
             causal = CausalRows(self._positions, model.dtype, self._visible)
             feed = _Prefetch(workspace, self._loading)
             scores = score_pass(model, self._ids, placed, causal, feed.layer, workspace.max_tokens)
-            # A pass may end early. The recording must not end with gathering under way, and the
-            # layers that are left stay for the pass that follows.
-            feed.complete()
+            # A pass may end early, but a recording must not end with gathering under way.
+            self._layers = feed.join()
             return scores
 
         # Once as usual first: kernels are compiled and libraries set up outside of the recording.
@@ -143,7 +150,7 @@ class _RecordedPass:
 
     def run(
         self, token_ids: torch.Tensor, positions: torch.Tensor, visible: torch.Tensor
-    ) -> torch.Tensor:
+    ) -> tuple[torch.Tensor, int]:
         count, tokens = len(positions), len(visible)
         for static, given in ((self._ids, token_ids), (self._positions, positions)):
             static[:count] = given
@@ -151,18 +158,19 @@ class _RecordedPass:
         self._visible[:tokens] = visible
         self._visible[tokens:] = False
         self._graph.replay()
-        return self._scores[:tokens]
+        return self._scores[:tokens], self._layers
 
 
 class _Prefetch:
-    """All layers in order, gathered on a stream beside the one that computes."""
+    """Layers in order, gathered on a stream beside the one that computes."""
 
     def __init__(self, workspace: Workspace, stream: torch.cuda.Stream) -> None:
         self._workspace = workspace
         self._stream = stream
         self._slots = workspace.slots(workspace.max_tokens)
         self._layers = workspace.memories[0].shape[0] if workspace.memories else 0
-        self._issued = self._next = 0
+        self._ahead = min(LAYERS_AHEAD, len(self._slots) - 1)
+        self._issued = 0
         self._ready: dict[int, torch.cuda.Event] = {}
         stream.wait_stream(torch.cuda.current_stream())
 
@@ -171,7 +179,7 @@ class _Prefetch:
         # The layer before this one is done with: its slot is the next to be filled.
         done = torch.cuda.Event()
         done.record(current)
-        while self._issued < min(layer + len(self._slots), self._layers):
+        while self._issued <= min(layer + self._ahead, self._layers - 1):
             with torch.cuda.stream(self._stream):
                 if self._issued >= len(self._slots):
                     self._stream.wait_event(done)
@@ -181,10 +189,10 @@ class _Prefetch:
             self._ready[self._issued] = ready
             self._issued += 1
         current.wait_event(self._ready.pop(layer))
-        self._next = layer + 1
         return self._slots[layer % len(self._slots)]
 
-    def complete(self) -> None:
-        """Bring in the layers that were not asked for, and wait for them."""
-        for layer in range(self._next, self._layers):
-            self.layer(layer)
+    def join(self) -> int:
+        """Wait for what is still being brought in; returns how many layers have been."""
+        for ready in self._ready.values():
+            torch.cuda.current_stream().wait_event(ready)
+        return self._issued

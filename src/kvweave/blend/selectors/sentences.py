@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from kvweave.blend.attention import CausalRows
-from kvweave.blend.layout import PromptLayout
+from kvweave.blend.layout import PromptLayout, to_device
 from kvweave.blend.rope import RowPositions
 from kvweave.blend.selectors.base import Selection, strongest
 from kvweave.blend.selectors.probe import question_scores, watch_heads
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 WINDOW = 16
 #: Watched where the retrieval heads are not known: all heads of these layers, as shares of all.
 MIDDLE = 0.4, 0.8
+ROUNDS = 3
+_ABOVE_ALL = 1e4
 
 
 class Sentences:
@@ -37,35 +39,44 @@ class Sentences:
 
     def select(self, selection: Selection) -> torch.Tensor:
         layout = selection.layout
-        scores = question_scores(selection, retrieval_attention).cpu()
+        scores = question_scores(selection, retrieval_attention)
         numbers = sentence_numbers(layout, selection.model.profile.sentence_ends)
-        chosen = whole_sentences(scores, numbers, layout.candidates.cpu(), selection.budget)
-        return chosen.to(layout.token_ids.device)
+        return whole_sentences(scores, numbers, layout.candidates, selection.budget)
 
 
 def whole_sentences(
     scores: torch.Tensor, numbers: torch.Tensor, candidates: torch.Tensor, budget: int
 ) -> torch.Tensor:
-    """The positions of the sentences with the highest mean score that fit into `budget`.
+    """`budget` positions: the sentences with the highest mean score that fit, then other tokens.
+
+    In each of `ROUNDS` the best sentences that are left are taken as long as they fit one after
+    another; in the next, those that no longer fit are passed over. A GPU is not waited for, and the
+    same scores give the same choice on every rank.
 
     Args:
         scores: fp32 `[tokens]`.
-        numbers: of each token's sentence, see `sentence_numbers`.
+        numbers: of each token's sentence, see `sentence_numbers`; on the host.
         candidates: bool `[tokens]`; of a sentence, only these count and are taken.
     """
-    scores = scores * candidates
-    lengths = torch.bincount(numbers, weights=candidates.double())
-    sums = torch.bincount(numbers, weights=scores.double())
-    chosen = torch.zeros(len(lengths), dtype=torch.bool)
-    left = budget
-    sizes = lengths.int().tolist()
-    for sentence in (sums / lengths.clamp(min=1)).argsort(descending=True, stable=True).tolist():
-        if 0 < sizes[sentence] <= left:
-            chosen[sentence] = True
-            left -= sizes[sentence]
-    whole = chosen[numbers] & candidates
-    rest = strongest(scores, candidates & ~whole, left)
-    return torch.cat([whole.nonzero().flatten(), rest])
+    lengths = to_device(torch.bincount(numbers), scores.device)
+    scores = scores.masked_fill(~candidates, 0.0)
+    sizes = _sums(candidates.float(), lengths)
+    order = (_sums(scores, lengths) / sizes.clamp(min=1)).argsort(descending=True, stable=True)
+    sizes = sizes[order]
+    taken = torch.zeros_like(sizes, dtype=torch.bool)
+    for _ in range(ROUNDS):
+        left = budget - (sizes * taken).sum()
+        open_sizes = sizes.masked_fill(taken | (sizes > left), 0.0)
+        taken |= (open_sizes > 0) & (open_sizes.cumsum(0) <= left)
+    chosen = torch.zeros_like(taken)
+    chosen[order] = taken
+    first = torch.repeat_interleave(chosen, lengths, output_size=len(numbers))
+    # Within a layer a score is a probability: no sum of them comes near this.
+    return strongest(scores + first * _ABOVE_ALL, candidates, budget)
+
+
+def _sums(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    return torch.segment_reduce(values, "sum", lengths=lengths, unsafe=True)
 
 
 def retrieval_attention(
@@ -86,13 +97,14 @@ def retrieval_attention(
 
 
 def sentence_numbers(layout: PromptLayout, ends: torch.Tensor | None) -> torch.Tensor:
-    """The number of the sentence that each token belongs to: int64 `[tokens]`, ascending.
+    """The number of the sentence that each token belongs to: int64 `[tokens]`, ascending, on the
+    host.
 
     No sentence goes on from one chunk to the next.
     """
     starts = torch.zeros(layout.tokens, dtype=torch.bool)
     if ends is not None:
-        starts[1:] = ends[layout.token_ids[:-1].cpu()]
+        starts[1:] = ends[torch.tensor(layout.ids[:-1])]
     for placement in layout.placements:
         starts[placement.start] = True
         if ends is None:

@@ -18,7 +18,7 @@ from kvweave.integrations.vllm.plugin import register
 from kvweave.integrations.vllm.selfcheck import check_pages
 from kvweave.integrations.vllm.worker import WorkerHalf
 from kvweave.kv import KVFormat, Planner, TraceWriter, build_cache
-from kvweave.models import identity_of
+from kvweave.models import ReadingProfile, identity_of, sentence_ends
 from kvweave.reuse import ChunkReuse, calibrate, warm_up
 
 log = logging.getLogger("vllm.kvweave")
@@ -43,11 +43,15 @@ def build_worker(
     engine_model = loaded_model()
     device = next(iter(kv_caches.values())).device
     world_size = vllm_config.parallel_config.tensor_parallel_size
+    tokenizer = _tokenizer(vllm_config)
     model = VllmModel(
         engine_model,
         vllm_config.model_config.dtype,
         device,
         max_rows=vllm_config.scheduler_config.max_num_batched_tokens,
+        profile=ReadingProfile(
+            sentence_ends=None if tokenizer is None else sentence_ends(tokenizer)
+        ),
     )
     block_tokens = kv_cache_config.kv_cache_groups[0].kv_cache_spec.block_size
     writer = PageWriter(model.attention_layers(), kv_caches, block_tokens)
@@ -56,7 +60,7 @@ def build_worker(
         engine_model.state_dict(),
         vllm_config.model_config.hf_config,
         model.dtype,
-        _tokenizer(vllm_config),
+        tokenizer,
         part=f"vllm rank {rank} of {world_size}",
     )
     fmt = KVFormat(kv_layout(model), settings.kv_cache.storage_dtype)
@@ -79,7 +83,7 @@ def build_worker(
     if workspace is not None and workspace.memories:
         warm_up(model, cache, workspace, settings.kv_cache.selector, longest)
     log.info("kvweave is ready after %.1f s", time.perf_counter() - started)
-    return WorkerHalf(model, reuse, cache, planner, writer, settings, rank=rank)
+    return WorkerHalf(model, reuse, cache, planner, writer, settings, rank=rank, ranks=world_size)
 
 
 def _tokenizer(vllm_config: Any) -> Any:

@@ -15,7 +15,7 @@ from vllm.model_executor.layers.rotary_embedding.yarn_scaling_rope import (
     YaRNScalingRotaryEmbedding,
 )
 
-from kvweave.models import UNKNOWN, UnsupportedModel
+from kvweave.models import UNKNOWN, ReadingProfile, UnsupportedModel
 
 SUPPORTED_ARCHITECTURES = (
     "LlamaForCausalLM",
@@ -49,7 +49,13 @@ class VllmModel:
     """
 
     def __init__(
-        self, model: Any, dtype: torch.dtype, device: torch.device, *, max_rows: int
+        self,
+        model: Any,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        max_rows: int,
+        profile: ReadingProfile = UNKNOWN,
     ) -> None:
         name = type(model).__name__
         if name not in SUPPORTED_ARCHITECTURES:
@@ -63,7 +69,7 @@ class VllmModel:
         attention = self._blocks[0].self_attn
         self._rotary: Any = attention.rotary_emb
         self._max_rows = max_rows
-        self.profile = UNKNOWN
+        self.profile = profile
         self.layers: int = len(self._blocks)
         self.heads: int = attention.num_heads
         self.kv_heads: int = attention.num_kv_heads

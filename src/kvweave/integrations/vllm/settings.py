@@ -11,15 +11,7 @@ EXTRA_CONFIG_KEY = "kvweave"
 
 
 def settings_from(vllm_config: Any) -> Config:
-    """The kvweave configuration in `kv_connector_extra_config`. Raises ConfigError.
-
-    The selector `sentences` becomes `query_attention`: where a sentence ends only the tokenizer
-    knows, which vLLM's workers do not have.
-    """
+    """The kvweave configuration in `kv_connector_extra_config`. Raises ConfigError."""
     extra = vllm_config.kv_transfer_config.kv_connector_extra_config or {}
     data = extra.get(EXTRA_CONFIG_KEY, {})
-    config = parse_config(data, source=f"kv_connector_extra_config.{EXTRA_CONFIG_KEY}")
-    if config.kv_cache.selector != "sentences":
-        return config
-    kv_cache = config.kv_cache.model_copy(update={"selector": "query_attention"})
-    return config.model_copy(update={"kv_cache": kv_cache})
+    return parse_config(data, source=f"kv_connector_extra_config.{EXTRA_CONFIG_KEY}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from kvweave.blend import BlendResult
+from kvweave.blend import BlendResult, StartedBlend
 from kvweave.config import Config
 from kvweave.integrations.vllm.messages import Answer, Ask, Fill, StepNews, StepOrders, Store
 from kvweave.integrations.vllm.pages import PageWriter, RequestPages
@@ -29,12 +30,13 @@ log = logging.getLogger("vllm.kvweave")
 
 @dataclass(slots=True)
 class _Asked:
-    """A request whose chunks are leased."""
+    """A request whose chunks are leased; `started` where its tokens are chosen already."""
 
     request: ReuseRequest
     found: FoundChunks
     tokens: int
     answered: bool = False
+    started: StartedBlend | None = None
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ class WorkerHalf:
     other threads move bytes only.
 
     Args:
-        rank: of the tensor-parallel group.
+        rank, ranks: of the tensor-parallel group.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class WorkerHalf:
         settings: Config,
         *,
         rank: int,
+        ranks: int,
     ) -> None:
         self._model = model
         self._reuse = reuse
@@ -75,6 +78,7 @@ class WorkerHalf:
         self._writer = writer
         self._settings = settings
         self._rank = rank
+        self._ranks = ranks
         self._asked: dict[str, _Asked] = {}
         self._filled: list[_Filled] = []
         self._failed_blocks: set[int] = set()
@@ -150,7 +154,23 @@ class WorkerHalf:
                 placement.lease.prefetch(layer)
         request.report.time_ms["lookup"] = (time.perf_counter() - started) * 1e3
         self._drop(ask.request_id)
-        self._asked[ask.request_id] = _Asked(request, found, len(ask.token_ids))
+        asked = _Asked(request, found, len(ask.token_ids))
+        self._asked[ask.request_id] = asked
+        self._start_early(asked, ask.token_ids)
+
+    def _start_early(self, asked: _Asked, token_ids: Sequence[int]) -> None:
+        """Choose the tokens while the scheduler hears of the chunks and finds pages.
+
+        Only the GPU gains by it, only the latest request's work survives in the workspace, and what
+        ranks do must not depend on what lies ready with each: so not with tensor parallelism.
+        """
+        alone = self._ranks == 1 and len(self._asked) == 1
+        if not (alone and self._model.device.type == "cuda" and self._is_loaded(asked)):
+            return
+        try:
+            asked.started = self._reuse.start(asked.request, asked.found, token_ids)
+        except Exception:
+            log.exception("choosing tokens failed; it is tried again with the pages")
 
     def _is_loaded(self, asked: _Asked) -> bool:
         """Whether reading will not wait. What turns out to be unreadable becomes a miss."""
@@ -208,7 +228,9 @@ class WorkerHalf:
         pages = RequestPages(self._writer, fill.block_ids, fill.first, last, self._model.device)
         result = None
         try:
-            result = self._reuse.blend(asked.request, found, fill.token_ids, lambda: pages.write)
+            result = self._reuse.blend(
+                asked.request, found, fill.token_ids, lambda: pages.write, asked.started
+            )
         except Exception:  # a failure here must cost time, not the request nor the engine
             log.exception("%s: blending failed; its prompt is computed", fill.request_id)
         if result is None:
