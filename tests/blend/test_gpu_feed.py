@@ -73,7 +73,7 @@ def test_a_workspace_changes_no_number(model, tier, selector, held, monkeypatch)
     monkeypatch.setattr("kvweave.blend.gpu.workspace.held_layers", lambda *args: held)
     kv = Config().kv_cache.model_copy(
         update={
-            "gpu_kv_pool_gb": {"gpu": 0.1, "cpu": 0.0, "both": 0.002}[tier],
+            "gpu_kv_pool_gb": {"gpu": 0.1, "cpu": 0.0, "both": 0.005}[tier],
             "cpu_kv_pool_gb": 0.0 if tier == "gpu" else 0.1,
             "ssd_cache_max_gb": 0.0,
         }

@@ -27,12 +27,11 @@ if TYPE_CHECKING:
 WINDOW = 16
 #: Watched where the retrieval heads are not known: all heads of these layers, as shares of all.
 MIDDLE = 0.4, 0.8
-ROUNDS = 3
 _ABOVE_ALL = 1e4
 
 
 class Sentences:
-    """Sentences by the mean attention on their tokens, as long as they fit into the budget.
+    """Sentences by the mean attention on their tokens, until one no longer fits into the budget.
 
     What is left of the budget goes to the most attended of the other tokens.
     """
@@ -47,11 +46,11 @@ class Sentences:
 def whole_sentences(
     scores: torch.Tensor, numbers: torch.Tensor, candidates: torch.Tensor, budget: int
 ) -> torch.Tensor:
-    """`budget` positions: the sentences with the highest mean score that fit, then other tokens.
+    """`budget` positions: the sentences with the highest mean score, then the best other tokens.
 
-    In each of `ROUNDS` the best sentences that are left are taken as long as they fit one after
-    another; in the next, those that no longer fit are passed over. A GPU is not waited for, and the
-    same scores give the same choice on every rank.
+    The first sentence that does not fit ends the whole ones: shorter ones after it matter less than
+    its best tokens. A GPU is not waited for, and the same scores give the same choice on every
+    rank.
 
     Args:
         scores: fp32 `[tokens]`.
@@ -62,14 +61,8 @@ def whole_sentences(
     scores = scores.masked_fill(~candidates, 0.0)
     sizes = _sums(candidates.float(), lengths)
     order = (_sums(scores, lengths) / sizes.clamp(min=1)).argsort(descending=True, stable=True)
-    sizes = sizes[order]
-    taken = torch.zeros_like(sizes, dtype=torch.bool)
-    for _ in range(ROUNDS):
-        left = budget - (sizes * taken).sum()
-        open_sizes = sizes.masked_fill(taken | (sizes > left), 0.0)
-        taken |= (open_sizes > 0) & (open_sizes.cumsum(0) <= left)
-    chosen = torch.zeros_like(taken)
-    chosen[order] = taken
+    chosen = torch.zeros_like(sizes, dtype=torch.bool)
+    chosen[order] = sizes[order].cumsum(0) <= budget
     first = torch.repeat_interleave(chosen, lengths, output_size=len(numbers))
     # Within a layer a score is a probability: no sum of them comes near this.
     return strongest(scores + first * _ABOVE_ALL, candidates, budget)
