@@ -67,14 +67,14 @@ def blended(model, layout, selector, ratio, workspace) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("held", [LAYERS, 4])
-@pytest.mark.parametrize("tier", ["gpu", "cpu", "both"])
+@pytest.mark.parametrize("tier", ["gpu", "cpu"])
 @pytest.mark.parametrize("selector", ["sentences", "query_attention", "kv_deviation", "none"])
 def test_a_workspace_changes_no_number(model, tier, selector, held, monkeypatch):
     monkeypatch.setattr("kvweave.blend.gpu.workspace.held_layers", lambda *args: held)
     kv = Config().kv_cache.model_copy(
         update={
-            "gpu_kv_pool_gb": {"gpu": 0.1, "cpu": 0.0, "both": 0.005}[tier],
-            "cpu_kv_pool_gb": 0.0 if tier == "gpu" else 0.1,
+            "gpu_kv_pool_gb": 0.1 if tier == "gpu" else 0.0,
+            "cpu_kv_pool_gb": 0.1 if tier == "cpu" else 0.0,
             "ssd_cache_max_gb": 0.0,
         }
     )

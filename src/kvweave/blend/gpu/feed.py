@@ -94,11 +94,13 @@ class DeviceFeed:
             return None
         scores, layers = found
         self.layers_loaded += layers
+        if self._stream is not None:
+            # The pass reads the slots that are filled next.
+            self._stream.wait_stream(torch.cuda.current_stream())
         if self._all_held:
             self._here.update(range(layers))
             if self._stream is not None:
                 # The rest comes in while the first layers compute.
-                self._stream.wait_stream(torch.cuda.current_stream())
                 self._wanted = self._issued = layers
                 self._issue_until(self._layers)
         return scores
