@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from kvweave.accounts import Accounts, Database, KeyStore, UsageRecord
 from kvweave.api import LocalModel, create_app
+from kvweave.api.protocol import protocol_with
 from kvweave.config import ServerConfig
 from kvweave.engine import (
     ChunkReport,
@@ -239,9 +240,15 @@ async def client(app) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @contextmanager
-def listen(app: FastAPI) -> Iterator[str]:
+def listen(app: FastAPI, client_timeout_s: float = 60.0) -> Iterator[str]:
     """The app behind a real socket on loopback; gives its base URL without a path."""
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        app,
+        http=protocol_with(client_timeout_s),
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+    )
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -256,9 +263,9 @@ def listen(app: FastAPI) -> Iterator[str]:
 
 
 @pytest.fixture
-def listening(app) -> AbstractContextManager[str]:
+def listening(app, limits) -> AbstractContextManager[str]:
     """Gives the app's URL, and stops the server on leaving."""
-    return listen(app)
+    return listen(app, limits.client_timeout_sec)
 
 
 @pytest.fixture
