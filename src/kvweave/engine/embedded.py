@@ -90,9 +90,11 @@ class EmbeddedEngine:
         self._planner = Planner(overlap=overlap)
         self._plan_loads = plan_loads
         self._model = loaded.blendable
+        identity = f"{loaded.identity}:{cache.storage_dtype}"
+        metrics.set_model(loaded.name, identity)
         self._reuse = ChunkReuse(
             loaded.blendable,
-            f"{loaded.identity}:{cache.storage_dtype}",
+            identity,
             cache,
             self._planner if plan_loads else None,
             overlap=overlap,
