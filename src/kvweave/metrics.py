@@ -15,6 +15,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    Info,
     Summary,
     generate_latest,
 )
@@ -151,6 +152,11 @@ class Metrics:
             "Share of an audited answer's tokens that a full prefill would have chosen too.",
             registry=registry,
         )
+
+    def set_model(self, name: str, identity: str) -> None:
+        """The model that is served; `identity` is the one that its chunk KV is stored under."""
+        info = Info("kvweave_model", "The model that is served.", registry=self._registry)
+        info.info({"name": name, "identity": identity})
 
     def set_quality(self, gate_passed: bool | None, ratio: float) -> None:
         """What the service starts with; the gate's verdict is None if it was not asked."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -54,16 +55,18 @@ async def test_a_request_that_is_never_recorded_costs_what_was_reserved(accounts
     await used(SpentStore(database), key.quota, 700)
 
 
-async def test_a_failed_request_costs_what_came_of_it_and_a_hung_up_one_its_prompt(
-    accounts, store, database
+@pytest.mark.parametrize(
+    ("status", "answered", "cost"), [(500, 0, 0), (429, 0, 0), (500, 5, 25), (499, 0, 20)]
+)
+async def test_a_failed_request_costs_nothing_unless_it_had_begun_to_answer_or_was_left_alone(
+    accounts, store, database, status, answered, cost
 ):
     key, text = store.create("app", quota=Quota(budget_tokens=1000))
-    for status in (500, 429, 499):
-        visit = await accounts.admit({"x-api-key": text}, charged=True)
-        await visit.reserve(100)
-        accounts.record(record(20, status))
-        visit.end()
-    await used(SpentStore(database), key.quota, 5 + 5 + 25)
+    visit = await accounts.admit({"x-api-key": text}, charged=True)
+    await visit.reserve(100)
+    accounts.record(replace(record(20, status), completion_tokens=answered))
+    visit.end()
+    await used(SpentStore(database), key.quota, cost)
 
 
 async def test_requests_at_once_do_not_mix_their_records(accounts, store, database):

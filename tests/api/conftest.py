@@ -19,10 +19,12 @@ from transformers import PreTrainedTokenizerFast
 
 from kvweave.accounts import Accounts, Database, KeyStore, UsageRecord
 from kvweave.api import LocalModel, create_app
+from kvweave.api.protocol import protocol_with
 from kvweave.config import ServerConfig
 from kvweave.engine import (
     ChunkReport,
     Delta,
+    Progress,
     PromptTooLong,
     ReuseOptions,
     ReuseReport,
@@ -42,12 +44,14 @@ TEMPLATE = (
 class WordEngine:
     """Answers every prompt with the same words, one a delta.
 
+    queue_s, first_delay_s: before it begins, and what the prompt takes.
     pause_after: after so many deltas it says nothing for `pause_s` seconds.
     error: raised instead of the first delta, or after `error_after` deltas.
     """
 
     words: Sequence[str] = ("It", " was", " built", " in", " 1871", ".")
     delay_s: float = 0.0
+    queue_s: float = 0.0
     first_delay_s: float = 0.0
     pause_after: int = 0
     pause_s: float = 0.0
@@ -65,8 +69,15 @@ class WordEngine:
     finished: int = 0
 
     async def generate(
-        self, prompt: Prompt, params: SamplingParams, reuse: ReuseOptions, *, tenant: str = ""
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        reuse: ReuseOptions,
+        *,
+        tenant: str = "",
+        progress: Progress | None = None,
     ) -> AsyncGenerator[Delta, None]:
+        progress = progress or Progress()
         self.prompts.append(prompt)
         self.params.append(params)
         self.reuse.append(reuse)
@@ -77,12 +88,15 @@ class WordEngine:
             raise UnknownSelector(reuse.selector, ["query_attention"])
         self.running += 1
         try:
+            await asyncio.sleep(self.queue_s)
+            progress.prompt_tokens = len(prompt)
             await asyncio.sleep(self.first_delay_s)
             words = list(self.words)[: params.max_tokens]
             for count, word in enumerate(words, start=1):
                 if self.error is not None and count > self.error_after:
                     raise self.error
                 await asyncio.sleep(self.delay_s)
+                progress.completion_tokens = count
                 yield Delta(word, count)
                 if count == self.pause_after:
                     await asyncio.sleep(self.pause_s)
@@ -226,9 +240,15 @@ async def client(app) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @contextmanager
-def listen(app: FastAPI) -> Iterator[str]:
+def listen(app: FastAPI, client_timeout_s: float = 60.0) -> Iterator[str]:
     """The app behind a real socket on loopback; gives its base URL without a path."""
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        app,
+        http=protocol_with(client_timeout_s),
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+    )
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -243,9 +263,9 @@ def listen(app: FastAPI) -> Iterator[str]:
 
 
 @pytest.fixture
-def listening(app) -> AbstractContextManager[str]:
+def listening(app, limits) -> AbstractContextManager[str]:
     """Gives the app's URL, and stops the server on leaving."""
-    return listen(app)
+    return listen(app, limits.client_timeout_sec)
 
 
 @pytest.fixture

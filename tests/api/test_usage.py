@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 
 import httpx
 import pytest
 
-from kvweave.accounts import Quota
+from kvweave.accounts import Quota, SpentStore
 from kvweave.config import ServerConfig
 from kvweave.engine import EngineOverloaded, EngineStopped
 
@@ -95,17 +97,50 @@ async def test_a_refused_request_leaves_a_record(client, records, body, status, 
     assert record.prompt_tokens == 0
 
 
-def test_a_client_that_hangs_up_leaves_a_record(base_url, engine, records, chat):
-    engine.delay_s = 60
-    with httpx.Client(timeout=0.3) as client, pytest.raises(httpx.ReadTimeout):
-        client.post(f"{base_url}{CHAT}", json=chat(stream=True))
-    assert engine.ended.wait(5)
-    for _ in range(500):
-        if records:
-            break
-        httpx.get(f"{base_url}/health")
+def hang_up(url: str, body: dict[str, object], key: str, after: str) -> None:
+    """Ask, and go as soon as `after` was read; at once, when the server works on it, if empty."""
+    headers = {"x-api-key": key}
+    with httpx.Client(timeout=None if after else 0.5) as client:
+        if after:
+            with client.stream("POST", f"{url}{CHAT}", json=body, headers=headers) as response:
+                next(line for line in response.iter_lines() if after in line)
+        else:
+            with pytest.raises(httpx.ReadTimeout):
+                client.post(f"{url}{CHAT}", json=body, headers=headers)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("phase", "after", "has_prompt", "answered"),
+    [
+        ({"queue_s": 60}, "", False, 0),
+        ({"first_delay_s": 60}, "", True, 0),
+        ({"pause_after": 3, "pause_s": 60}, "built", True, 3),
+    ],
+    ids=["waiting", "prefill", "answering"],
+)
+def test_a_client_that_hangs_up_is_charged_once_for_what_was_done(
+    base_url, engine, records, chat, keys, database, phase, after, has_prompt, answered, stream
+):
+    for name, value in phase.items():
+        setattr(engine, name, value)
+    engine.words = [" It", " was", " built", " in"]
+    key, text = keys.create("mill", quota=Quota(budget_tokens=5000))
+    hang_up(base_url, chat(stream=stream), text, after if stream else "")
+    wait_for(lambda: records)
     (record,) = records
     assert (record.status, record.error_code) == (499, "client_disconnected")
+    prompt_tokens = len(engine.prompts[0]) if has_prompt else 0
+    assert (record.prompt_tokens, record.completion_tokens) == (prompt_tokens, answered)
+    spent = SpentStore(database)
+    wait_for(lambda: spent.used(key.quota)["budget"] == prompt_tokens + answered)
+
+
+def wait_for(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 async def test_other_endpoints_leave_none(client, records):

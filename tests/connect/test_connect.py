@@ -46,7 +46,13 @@ def plan(place):
 def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in ("KVWEAVE_API_KEY", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+    for name in (
+        "KVWEAVE_API_KEY",
+        "CODEX_HOME",
+        "CLAUDE_CONFIG_DIR",
+        "CLINE_DIR",
+        "CLINE_DATA_DIR",
+    ):
         monkeypatch.delenv(name, raising=False)
 
     def run(*arguments, code=0, **options):
@@ -86,12 +92,11 @@ def test_all_three_are_always_told(plan, tool):
     made = plan(tool)
     for wanted in (URL, KEY, MODEL):
         assert wanted in made.text
-    if made.change is not None:
-        told = made.change.edit("") + made.note  # Codex takes its key from the environment only
-        assert all(wanted in told for wanted in (URL, KEY, MODEL))
+    told = made.change.edit("") + made.note  # Codex takes its key from the environment only
+    assert all(wanted in told for wanted in (URL, KEY, MODEL))
 
 
-@pytest.mark.parametrize("tool", sorted(set(TOOLS) - {"cline"}))
+@pytest.mark.parametrize("tool", sorted(TOOLS))
 def test_writing_twice_changes_nothing(plan, tool):
     edit = plan(tool).change.edit
     assert edit(edit("")) == edit("")
@@ -175,16 +180,54 @@ def test_continue(plan):
 
 
 def test_cline_is_told_what_to_enter(plan):
-    told = dict(re.findall(r"^(.*?): +(.*)$", plan("cline").text, re.M))
+    told = dict(re.findall(r"^([^:]*?): +(.*)$", plan("cline").text, re.M))
     assert told["API Provider"] == "OpenAI Compatible"
     assert (told["Base URL"], told["Model ID"]) == (f"{URL}/v1", MODEL)
     assert told["OpenAI Compatible API Key"] == KEY
+    command = shlex.split(plan("cline").text.splitlines()[-1])
+    options = dict(zip(command[2::2], command[3::2], strict=True))
+    assert command[:2] == ["cline", "auth"]
+    assert (options["--baseurl"], options["--modelid"]) == (f"{URL}/v1", MODEL)
+    assert (options["--apikey"], options["--provider"]) == (KEY, "openai-compatible")
+
+
+def test_clines_other_providers_and_settings_stay(plan):
+    other = {"settings": {"provider": "anthropic", "apiKey": "x"}, "tokenSource": "manual"}
+    own = {"settings": {"provider": "openai-compatible", "headers": {"a": "b"}, "apiKey": "old"}}
+    before = {
+        "version": 1,
+        "lastUsedProvider": "anthropic",
+        "modes": {"plan": {"provider": "anthropic"}},
+        "providers": {"anthropic": other, "openai-compatible": own},
+    }
+    after = json.loads(plan("cline").change.edit(json.dumps(before)))
+    assert after["lastUsedProvider"] == "openai-compatible"
+    assert (after["modes"], after["providers"]["anthropic"]) == (before["modes"], other)
+    settings = after["providers"]["openai-compatible"]["settings"]
+    assert settings == {
+        "provider": "openai-compatible",
+        "headers": {"a": "b"},
+        "apiKey": KEY,
+        "model": MODEL,
+        "baseUrl": f"{URL}/v1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [({}, "/home/.cline/data"), ({"CLINE_DIR": "/c"}, "/c/data"), ({"CLINE_DATA_DIR": "/d"}, "/d")],
+)
+def test_clines_folder_is_where_its_variables_say(plan, environ, folder):
+    place = Place(Path("/home"), Path(), environ)
+    change = TOOLS["cline"].plan(plan("cline").settings, place).change
+    assert change.path == Path(folder) / "settings" / "providers.json"
 
 
 BROKEN = {
     "claude-code": ["{", "[]", '{"env": 1}'],
     "codex": ["a = ", "model_providers = 1"],
     "continue": ["a: [", "- x", "models: 1"],
+    "cline": ["{", "[]", '{"providers": 1}', '{"version": 2}'],
 }
 
 
@@ -272,9 +315,11 @@ def test_a_broken_file_is_an_error_and_stays(run, tmp_path):
     assert file.read_text() == "{"
 
 
-def test_cline_has_no_file_to_write(run):
-    result = run("cline", "--model", MODEL, "--write", code=2)
-    assert "no file to write" in result.stderr and MODEL in result.stderr
+def test_clines_key_is_for_its_owner_only(run, tmp_path):
+    run("cline", "--model", MODEL, "--key", KEY, "--write", "--yes")
+    file = tmp_path / "home" / ".cline" / "data" / "settings" / "providers.json"
+    assert KEY in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
 
 
 def test_a_model_is_needed_where_none_can_be_asked_for(run):

@@ -26,6 +26,7 @@ def examined(subject, serve):
 
     def examined(*samples: RequestSample, **config):
         metrics = Metrics()
+        metrics.set_model("m", "served")
         for counted in samples:
             metrics.observe(counted)
         page = metrics.render({}, 0).decode()
@@ -69,22 +70,47 @@ def test_prompts_without_chunks_are_found(examined, one):
     assert "prompt.min_chunk_tokens = 16" in finding.message
 
 
-def stored(folder, key, content, dtype="bfloat16"):
+FORM = {"shape": "[2,2,2,60,16]", "dtype": "bfloat16", "storage": "auto"}
+
+
+def stored(folder, key, content, model="served", **form):
     (folder / key[:2]).mkdir(parents=True, exist_ok=True)
-    about = {"content": content, "shape": "[2,2,2,60,16]", "dtype": dtype, "storage": "auto"}
+    about = FORM | form | {"content": content, "model": model}
     save_file({"kv": np.zeros(4)}, folder / key[:2] / f"{key}.safetensors", about)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "said"), [("float32", "another model"), ("bfloat16", "other system prompts")]
+    ("form", "said"),
+    [
+        ({}, "other weights, another tokenizer or another chat template"),
+        ({"dtype": "float32"}, "another dtype"),
+        ({"shape": "[9,2,2,60,16]", "storage": "int8"}, "architecture and another storage"),
+    ],
 )
-def test_texts_stored_under_another_identity_are_found(examined, one, tmp_path, dtype, said):
+def test_texts_stored_by_another_model_are_found(examined, one, tmp_path, form, said):
     stored(tmp_path / "kv", "aa1", "text")
-    stored(tmp_path / "kv", "bb2", "text", dtype)
+    stored(tmp_path / "kv", "bb2", "text", "before", **form)
+    stored(tmp_path / "kv", "bb3", "another text", "before")
     (tmp_path / "kv" / "aa" / "broken.safetensors").write_text("x")
     finding = one(hit_rate.check, examined(sample(5000, new=20)))
     assert finding.code == "hit_rate_model_identity"
+    assert "1 texts that this model had to compute" in finding.message
     assert said in finding.message
+
+
+def test_texts_stored_after_several_system_prompts_are_found(examined, one, tmp_path):
+    stored(tmp_path / "kv", "aa1", "text")
+    stored(tmp_path / "kv", "bb2", "text")
+    finding = one(hit_rate.check, examined(sample(5000, new=20)))
+    assert finding.code == "hit_rate_system_prompt"
+    assert "1 texts are stored after several system prompts" in finding.message
+
+
+def test_what_other_models_stored_alone_is_no_reason(examined, one, tmp_path):
+    """Two servers may share a folder, each with texts of its own."""
+    stored(tmp_path / "kv", "aa1", "text")
+    stored(tmp_path / "kv", "bb2", "another text", "before")
+    assert one(hit_rate.check, examined(sample(5000, new=20))).code == "hit_rate_new_texts"
 
 
 def test_several_projects_with_the_same_server_are_found(examined, one, tmp_path):

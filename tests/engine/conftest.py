@@ -50,7 +50,9 @@ def tiny(smollm2: LoadedModel) -> LoadedModel:
 def make_engine(tmp_path, tiny) -> Iterator[Callable[..., EmbeddedEngine]]:
     with ExitStack() as stack:
 
-        def make(loaded: LoadedModel = tiny, **kv_cache: object) -> EmbeddedEngine:
+        def make(
+            loaded: LoadedModel = tiny, metrics: Metrics | None = None, **kv_cache: object
+        ) -> EmbeddedEngine:
             quality = kv_cache.pop("quality", {"gate": False})
             engine_keys = {k: kv_cache.pop(k) for k in list(kv_cache) if k in ENGINE_KEYS}
             config = Config.model_validate(
@@ -63,7 +65,7 @@ def make_engine(tmp_path, tiny) -> Iterator[Callable[..., EmbeddedEngine]]:
                     "engine": {"kv_pages_tokens": 8192} | engine_keys,
                 }
             )
-            engine = engine_around(loaded, config, Metrics())
+            engine = engine_around(loaded, config, metrics or Metrics())
             engine.start()
             stack.callback(engine.stop)
             return engine

@@ -12,6 +12,7 @@ import torch
 from kvweave.engine import (
     EngineOverloaded,
     EngineStopped,
+    Progress,
     PromptTooLong,
     ReuseOptions,
     SamplingParams,
@@ -300,6 +301,42 @@ async def test_closing_the_stream_frees_the_pages_for_the_next(make_engine, tool
         await blocked
     text, _ = await asyncio.wait_for(tools.answer(engine, tools.rag_prompt((2, 1)), GREEDY), 30)
     assert text
+
+
+async def test_progress_says_what_was_computed_before_the_first_token(make_engine, tools):
+    """A prompt in parts counts part by part, one that waits for its place not at all."""
+    engine = make_engine(max_batch_tokens=64, kv_pages_tokens=2048)
+    progress, waiting = Progress(), Progress()
+    seen = set()
+    prompt = plain(tools.ids(1500, 5))
+    last = SamplingParams(max_tokens=2, temperature=0)
+
+    async def ask(progress: Progress) -> None:
+        async for _ in engine.generate(prompt, last, FULL, progress=progress):
+            pass
+
+    first, second = (asyncio.create_task(ask(each)) for each in (progress, waiting))
+    while not first.done() and progress.completion_tokens == 0:
+        seen.add(progress.prompt_tokens)
+        assert waiting == Progress()
+        await asyncio.sleep(0.001)
+    second.cancel()
+    await first
+    assert progress == Progress(prompt_tokens=1500, completion_tokens=2)
+    assert {tokens for tokens in seen if 0 < tokens < 1500}
+    assert all(tokens % 64 == 0 or tokens == 1500 for tokens in seen)
+
+
+async def test_progress_of_a_blended_prompt_counts_what_was_cached(make_engine, tools):
+    engine = make_engine()
+    await tools.answer(engine, tools.rag_prompt())
+    await tools.settle(engine)
+    progress = Progress()
+    prompt = tools.rag_prompt((2, 0, 1))
+    async for delta in engine.generate(prompt, GREEDY, ReuseOptions(), progress=progress):
+        last = delta
+    assert last.report.cached_tokens > 100
+    assert progress == Progress(len(prompt), last.report.cached_tokens, last.token_count)
 
 
 async def test_too_many_waiting_requests_are_turned_away(make_engine, tools):

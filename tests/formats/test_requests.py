@@ -26,7 +26,15 @@ from kvweave.formats import (
 )
 
 FOLDER = Path(__file__).parent / "requests"
-RECORDED = {"claude_code": MESSAGES, "documents": MESSAGES, "codex": RESPONSES, "cline": CHAT}
+RECORDED = {
+    "claude_code": MESSAGES,
+    "documents": MESSAGES,
+    "codex": RESPONSES,
+    "cline": CHAT,
+    "cline_cli": CHAT,
+    "cline_cli_responses": RESPONSES,
+    "continue_cli": CHAT,
+}
 PARAMS: dict[str, TypeAdapter[Any]] = {
     "chat": TypeAdapter(
         chat_params.CompletionCreateParamsNonStreaming | chat_params.CompletionCreateParamsStreaming
@@ -168,6 +176,28 @@ def test_clines_conversation_is_anthropics_turns():
     assert assistant[1]["input"] == {"path": "stones.txt"}
     assert [block["tool_use_id"] for block in results] == ["call_1", "call_2"]
     assert body["max_tokens"] == 4096
+
+
+def test_clines_two_ways_to_ask_are_the_same_request():
+    """Tools that OpenAI runs are left out; all else, nullable arguments too, is the same."""
+    chat, response = (
+        format.read_request(recorded(name)).model_dump(exclude_none=True)
+        for name, format in (("cline_cli", CHAT), ("cline_cli_responses", RESPONSES))
+    )
+    for body in (chat, response):
+        for message in body["messages"]:
+            if isinstance(message.get("content"), list):
+                (part,) = message["content"]
+                message["content"] = part["text"]
+    for name in ("messages", "tools", "tool_choice"):
+        assert response[name] == chat[name]
+
+
+def test_a_call_without_any_text_is_one_block_of_anthropics():
+    for name in ("cline_cli", "continue_cli"):
+        _, turn, results = MESSAGES.write_request(CHAT.read_request(recorded(name)))["messages"]
+        assert [block["type"] for block in turn["content"]] == ["tool_use"]
+        assert [block["type"] for block in results["content"]] == ["tool_result"]
 
 
 def test_documents_are_documents_to_anthropic_and_text_to_others():

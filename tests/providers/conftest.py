@@ -7,7 +7,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,6 +80,7 @@ class Got:
 class StubProvider:
     """Answers with `answer`, in the format of the path that is asked for.
 
+    think: makes the answers in its place.
     script: takes the place of the answers to the first requests, one each.
     """
 
@@ -89,6 +90,7 @@ class StubProvider:
     hung_up: threading.Event = field(default_factory=threading.Event)
     go_on: threading.Event = field(default_factory=threading.Event)
     hold: bool = False
+    think: Callable[[], Awaitable[Response]] | None = None
     url: str = ""
 
     @property
@@ -98,6 +100,8 @@ class StubProvider:
     async def _handle(self, request: Request) -> Response:
         raw = await request.body()
         self.got.append(Got(request.url.path, dict(request.headers), raw))
+        if self.think is not None:
+            return await self.think()
         if self.script:
             return self.script.pop(0)(request)
         body = json.loads(raw)
@@ -220,14 +224,22 @@ def provider_table() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def serve(stack, records, tmp_path) -> Callable[..., str]:
+def database(stack, tmp_path) -> Database:
+    """Of keys and usage: without keys, unless a test makes one."""
+    database = Database.open(str(tmp_path / "accounts.db"))
+    stack.callback(database.close)
+    return database
+
+
+@pytest.fixture
+def serve(stack, records, database) -> Callable[..., str]:
     """Starts a server without an engine, with these providers; gives its URL."""
 
     def start(*tables: dict[str, Any], **server: Any) -> str:
         data = {"engine": {"enabled": False}, "providers": list(tables), "server": server}
         config = parse_config(data, source="test")
         channel = Channel(Router.from_config(config.providers))
-        accounts = RecordedAccounts(Database.open(str(tmp_path / "accounts.db")), records)
+        accounts = RecordedAccounts(database, records)
         stack.callback(accounts.close)
         accounts.start()
         app = create_app(None, lambda: b"", accounts, channel=channel, limits=config.server)

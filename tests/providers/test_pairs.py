@@ -150,7 +150,10 @@ def test_text_completions_reach_every_provider(stub, serve, provider_table, kind
     assert "".join(piece.choices[0].text for piece in pieces) == TEXT
 
 
-@pytest.mark.parametrize("name", ["claude_code", "codex", "cline"])
+@pytest.mark.parametrize(
+    "name",
+    ["claude_code", "codex", "cline", "cline_cli", "cline_cli_responses", "continue_cli"],
+)
 @pytest.mark.parametrize("kind", PROVIDERS)
 def test_the_coding_agents_requests_are_streamed_from_every_provider(
     stub, serve, provider_table, kind, name, request
@@ -162,8 +165,8 @@ def test_the_coding_agents_requests_are_streamed_from_every_provider(
     path, last = {
         "claude_code": ("/v1/messages?beta=true", "event: message_stop"),
         "codex": ("/v1/responses", "event: response.completed"),
-        "cline": ("/v1/chat/completions", "data: [DONE]"),
-    }[name]
+        "cline_cli_responses": ("/v1/responses", "event: response.completed"),
+    }.get(name, ("/v1/chat/completions", "data: [DONE]"))
     url = serve(provider_table(stub().url, **PROVIDERS[kind]))
     answer = httpx.post(f"{url}{path}", json=body, headers={"anthropic-beta": "a,b"})
     assert answer.status_code == 200, answer.text

@@ -262,7 +262,7 @@ def test_a_server_with_providers_alone_loads_neither_torch_nor_transformers(tmp_
     program = f"""
 import sys
 import kvweave.api
-kvweave.api.run_server = lambda app, host, port: print(len(app.routes))
+kvweave.api.run_server = lambda app, host, port, **_: print(len(app.routes))
 from kvweave.cli import app
 app(["serve", "--config", {str(path)!r}], standalone_mode=False)
 print([name for name in ("torch", "transformers") if name in sys.modules])

@@ -121,7 +121,8 @@ class Accounts:
         """See `UsageSink`."""
         visit = _visit.get()
         if visit is not None:
-            # A request that failed costs its caller only what came of it.
+            # A request that failed costs nothing, unless it had begun to answer.
             worked = record.status < 400 or record.status == CLIENT_CLOSED
-            visit.used(record.prompt_tokens * worked + record.completion_tokens)
+            counts = worked or record.completion_tokens > 0
+            visit.used(counts * (record.prompt_tokens + record.completion_tokens))
         self._usage.record(record)

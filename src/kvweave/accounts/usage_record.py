@@ -20,9 +20,10 @@ class UsageRecord:
         status: HTTP status. A stream that broke off has the one its error would have had before it;
             499: the client hung up.
         error_code: `code` of the error that the client got; None if all went well.
-        prompt_tokens: length of the prompt; 0 if it was not counted.
+        prompt_tokens: length of the prompt, as far as it was computed; estimated where a provider
+            does not say; 0 if nobody worked on it.
         cached_tokens: how many of them came from a cache.
-        completion_tokens: length of the answer, as far as it came.
+        completion_tokens: length of the answer, as far as it came; estimated likewise.
         ttft_s: seconds to the first token; None if there was none.
         duration_s: seconds to the end.
     """

@@ -17,7 +17,7 @@ from kvweave.api.disconnect import prime, while_connected
 from kvweave.api.errors import ApiError, model_not_allowed, model_not_found
 from kvweave.api.event_stream import EventStream
 from kvweave.api.exchange import Exchange, caller_of, exchange_of, reserve
-from kvweave.api.local import DEFAULT_MAX_TOKENS, PROVIDER_NAME, LocalModel
+from kvweave.api.local import PROVIDER_NAME, LocalModel
 from kvweave.config import ServerConfig
 from kvweave.engine import EngineOverloaded, EngineStopped
 from kvweave.formats import (
@@ -28,12 +28,9 @@ from kvweave.formats import (
     StreamWriter,
     shown,
 )
-from kvweave.providers import Channel, Incoming
+from kvweave.providers import Channel, Incoming, answer_tokens, prompt_tokens
 
 log = logging.getLogger(__name__)
-
-# What a prompt without a known tokenizer is taken for, in bytes of JSON per token.
-_BYTES_PER_TOKEN = 4
 
 
 class Answering:
@@ -74,7 +71,9 @@ class Answering:
             except (EngineOverloaded, EngineStopped):
                 if not self._has_provider(incoming.model):
                     raise
-        await reserve(request.scope, _estimated_tokens(incoming))
+        expected = prompt_tokens(incoming.raw, incoming.body)
+        exchange.expects(expected)
+        await reserve(request.scope, expected + answer_tokens(incoming.body))
         return await self._from_provider(request, incoming, exchange)
 
     async def embeddings(self, request: Request, format: ClientFormat) -> Response:
@@ -89,7 +88,9 @@ class Answering:
                 code="unsupported_endpoint",
             )
         assert self._channel is not None
-        await reserve(request.scope, _prompt_tokens(incoming))
+        expected = prompt_tokens(incoming.raw, incoming.body)
+        exchange.expects(expected)
+        await reserve(request.scope, expected)
         async with while_connected(request.receive):
             raw = await self._channel.passed("embeddings", incoming.model, incoming.body, exchange)
         return _json(raw)
@@ -114,7 +115,8 @@ class Answering:
             return _json(raw)
         # The provider says only afterwards; clients need a number to plan with.
         headers = {"x-kvweave-token-count": "estimate"}
-        return JSONResponse({"input_tokens": _prompt_tokens(incoming)}, headers=headers)
+        estimate = prompt_tokens(incoming.raw, incoming.body)
+        return JSONResponse({"input_tokens": estimate}, headers=headers)
 
     async def _incoming(
         self, request: Request, format: ClientFormat, exchange: Exchange
@@ -159,7 +161,7 @@ class Answering:
         assert self._local is not None
         exchange.asked(PROVIDER_NAME)
         tenant = exchange.caller.tenant
-        needed, events = await self._local.answer(incoming.format, incoming.body, tenant)
+        needed, events = await self._local.answer(incoming.format, incoming.body, tenant, exchange)
         await reserve(request.scope, needed)
         async with AsyncExitStack() as stack, while_connected(request.receive):
             await stack.enter_async_context(aclosing(events))
@@ -209,19 +211,6 @@ async def _written(
         exchange.told(event)
         for piece in writer.write(event):
             yield piece
-
-
-def _prompt_tokens(incoming: Incoming) -> int:
-    """About how many tokens a prompt has whose tokenizer is not known here."""
-    return max(1, len(incoming.raw) // _BYTES_PER_TOKEN)
-
-
-def _estimated_tokens(incoming: Incoming) -> int:
-    """About how many tokens a request may use: its prompt and the longest answer."""
-    limits = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-    given = [incoming.body.get(name) for name in limits]
-    longest = max((limit for limit in given if isinstance(limit, int)), default=DEFAULT_MAX_TOKENS)
-    return _prompt_tokens(incoming) + max(0, longest)
 
 
 def _headers(request: Request) -> dict[str, str]:

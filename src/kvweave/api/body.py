@@ -15,6 +15,9 @@ from kvweave.formats import validated
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+SLOWEST_BYTES_PER_S = 10_000
+"""How fast a body has to come on average, once `client_timeout_sec` have passed."""
+
 
 async def read_body(request: Request, model: type[ModelT], limits: ServerConfig) -> ModelT:
     """The request's JSON body as `model`.
@@ -50,6 +53,8 @@ async def read_bytes(request: Request, limits: ServerConfig) -> bytes:
         ClientDisconnected: the client hung up before sending all of it.
     """
     largest = int(limits.max_body_mb * 1e6)
+    loop = asyncio.get_running_loop()
+    started = loop.time()
     too_large = ApiError(
         413, f"The body is larger than {limits.max_body_mb:g} MB.", code="request_too_large"
     )
@@ -57,7 +62,9 @@ async def read_bytes(request: Request, limits: ServerConfig) -> bytes:
     pieces = request.stream()
     try:
         while True:
-            async with asyncio.timeout(limits.client_timeout_sec):
+            # A client that sends a byte now and then is not waited for either.
+            latest = started + limits.client_timeout_sec + len(body) / SLOWEST_BYTES_PER_S
+            async with asyncio.timeout(min(limits.client_timeout_sec, latest - loop.time())):
                 piece = await anext(pieces)
             body += piece
             if len(body) > largest:
@@ -68,7 +75,7 @@ async def read_bytes(request: Request, limits: ServerConfig) -> bytes:
     except TimeoutError:
         raise ApiError(
             408,
-            f"Nothing of the body came for {limits.client_timeout_sec:g} s.",
+            f"The body came too slowly: {len(body):,} bytes in {loop.time() - started:.0f} s.",
             code="request_timeout",
             headers={"connection": "close"},
         ) from None

@@ -14,9 +14,11 @@ from kvweave.formats import (
     AnswerStart,
     ReasoningDelta,
     TextDelta,
+    ToolCallDelta,
     ToolCallStart,
     Usage,
 )
+from kvweave.providers import text_tokens
 
 # The endpoints whose requests are recorded, and what the records call them.
 FORMATS: Mapping[str, str] = {
@@ -41,22 +43,36 @@ class Exchange:
         self._started = time.perf_counter()
         self._ttft_s: float | None = None
         self._usage = Usage()
-        self._pieces = 0
+        self._expected_prompt_tokens = 0
+        self._seen_tokens = 0
         self._provider = ""
+        self._works = False
         self._failure: tuple[int, str] | None = None
 
     def asked(self, provider: str) -> None:
         """A provider, or the engine of this server, is asked."""
         self._provider = provider
+        self._works = True
+
+    def turned_away(self) -> None:
+        """The one asked last has no answer, and did no work that counts."""
+        self._works = False
+
+    def expects(self, prompt_tokens: int) -> None:
+        """About how long the prompt is, for as long as nobody says."""
+        self._expected_prompt_tokens = prompt_tokens
 
     def told(self, event: AnswerEvent) -> None:
         """An event of the answer."""
         match event:
             case AnswerStart(prompt_tokens=tokens):
                 self.used(Usage(prompt_tokens=tokens))
-            case TextDelta() | ReasoningDelta() | ToolCallStart():
+            case TextDelta(text) | ReasoningDelta(text) | ToolCallDelta(_, text):
                 self.first_token()
-                self._pieces += 1
+                self._seen_tokens += text_tokens(len(text))
+            case ToolCallStart(_, _, name):
+                self.first_token()
+                self._seen_tokens += text_tokens(len(name))
             case AnswerEnd(usage=usage):
                 self.used(usage)
 
@@ -76,10 +92,11 @@ class Exchange:
     def record(self, status: int) -> UsageRecord:
         """The record of it, now that it has ended.
 
-        `status` is what was sent; an error that came later counts more. An answer that broke off
-        before its usage was told is counted by its pieces, which mostly are tokens.
+        `status` is what was sent; an error that came later counts more. Where nobody told what was
+        used, because the answer broke off before or the provider never tells, it is estimated.
         """
         failed_status, code = self._failure or (status, None)
+        expected = self._expected_prompt_tokens if self._works else 0
         return UsageRecord(
             time=self._time,
             project=self.caller.project,
@@ -89,9 +106,9 @@ class Exchange:
             format=self._format,
             status=failed_status,
             error_code=code,
-            prompt_tokens=self._usage.prompt_tokens,
+            prompt_tokens=self._usage.prompt_tokens or expected,
             cached_tokens=self._usage.cached_tokens,
-            completion_tokens=self._usage.completion_tokens or self._pieces,
+            completion_tokens=self._usage.completion_tokens or self._seen_tokens,
             ttft_s=self._ttft_s,
             duration_s=time.perf_counter() - self._started,
         )

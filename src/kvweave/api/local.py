@@ -12,7 +12,7 @@ from anyio import to_thread
 from kvweave.api.ports import Engine
 from kvweave.api.schema import ChatCompletionRequest, ReuseParams
 from kvweave.api.tool_calls import ToolCallParser
-from kvweave.engine import Delta, SamplingParams
+from kvweave.engine import Delta, Progress, SamplingParams
 from kvweave.formats import (
     AnswerEnd,
     AnswerEvent,
@@ -32,6 +32,7 @@ from kvweave.prompt import (
     parse_documents,
     parse_messages,
 )
+from kvweave.providers import Observer
 
 DEFAULT_MAX_TOKENS = 1024
 
@@ -59,9 +60,11 @@ class LocalModel:
         return self.engine.model_name
 
     async def answer(
-        self, format: ClientFormat, body: dict[str, Any], tenant: str
+        self, format: ClientFormat, body: dict[str, Any], tenant: str, observer: Observer
     ) -> tuple[int, AsyncGenerator[AnswerEvent, None]]:
         """How many tokens a request may use, and its answer, ready to run; closing cancels it.
+
+        If it is cancelled or fails, the observer is told what was done until then.
 
         Raises:
             FormatError, ApiError, PromptError: the request is not valid or not supported here.
@@ -81,9 +84,11 @@ class LocalModel:
             stop=tuple(request.stop or ()),
         )
         reuse = (request.kvweave or ReuseParams()).options()
-        deltas = self.engine.generate(prompt, params, reuse, tenant=tenant)
+        progress = Progress()
+        deltas = self.engine.generate(prompt, params, reuse, tenant=tenant, progress=progress)
         tools = ToolCallParser() if request.usable_tools else None
-        events = _events(deltas, self.name, len(prompt), tools)
+        answer = _events(deltas, self.name, len(prompt), tools)
+        events = _counted(answer, progress, observer)
         return len(prompt) + params.max_tokens, events
 
     async def count_tokens(self, request: ChatRequest, tenant: str) -> int:
@@ -160,3 +165,22 @@ async def _events(
     )
     called = tools is not None and tools.calls and last.finish_reason == "stop"
     yield AnswerEnd("tool_calls" if called else last.finish_reason, usage)
+
+
+async def _counted(
+    events: AsyncGenerator[AnswerEvent, None], progress: Progress, observer: Observer
+) -> AsyncGenerator[AnswerEvent, None]:
+    """The same events; if they do not come to their end, the observer is told how far they came."""
+    try:
+        async with aclosing(events):
+            async for event in events:
+                yield event
+    except BaseException:
+        observer.used(
+            Usage(
+                prompt_tokens=progress.prompt_tokens,
+                cached_tokens=progress.cached_tokens,
+                completion_tokens=progress.completion_tokens,
+            )
+        )
+        raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kvweave.engine import Delta, ReuseOptions, SamplingParams
+from kvweave.engine import Delta, Progress, ReuseOptions, SamplingParams
 from kvweave.prompt import Prompt
 
 if TYPE_CHECKING:
@@ -24,9 +24,15 @@ class Engine(Protocol):
         """Most tokens that prompt and answer may have together."""
 
     def generate(
-        self, prompt: Prompt, params: SamplingParams, reuse: ReuseOptions, *, tenant: str = ""
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        reuse: ReuseOptions,
+        *,
+        tenant: str = "",
+        progress: Progress | None = None,
     ) -> AsyncGenerator[Delta, None]:
-        """Stream the answer. Closing the iterator cancels the request.
+        """Stream the answer, and keep `progress` current. Closing the iterator cancels the request.
 
         Raises:
             PromptTooLong, EngineOverloaded, EngineStopped, UnknownSelector: before the first delta.

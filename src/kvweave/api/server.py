@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 import uvicorn
 from fastapi import FastAPI
 
+from kvweave.api.protocol import PatientHttpProtocol, protocol_with
 from kvweave.errors import KvweaveError
 
 log = logging.getLogger(__name__)
@@ -29,14 +30,24 @@ class ServerStartError(KvweaveError):
     """The server cannot listen where it was told to."""
 
 
-def run_server(app: FastAPI, host: str = "127.0.0.1", port: int = 8000) -> None:
+def run_server(
+    app: FastAPI,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    client_timeout_s: float = PatientHttpProtocol.timeout_s,
+) -> None:
     """Serve `app` until interrupted (Ctrl-C or SIGTERM). Blocks. Port 0 picks a free one.
+
+    Connections of clients that are slower than `client_timeout_s` allows are closed; see
+    `PatientHttpProtocol`.
 
     Raises:
         ServerStartError: the address cannot be listened on; the message says what to do.
     """
     config = uvicorn.Config(
         app,
+        http=protocol_with(client_timeout_s),
         log_config=None,
         access_log=False,
         timeout_keep_alive=_KEEP_ALIVE_S,

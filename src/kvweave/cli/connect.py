@@ -113,10 +113,8 @@ def _settings(
 def _write(plan: Plan, yes: bool) -> None:
     import shlex
 
-    from kvweave.connect import ConnectError, work_out, write
+    from kvweave.connect import work_out, write
 
-    if plan.change is None:
-        raise ConnectError(f"there is no file to write. {plan.note}\n{plan.text}")
     edit = work_out(plan.change)
     if not edit.changes:
         typer.echo(f"{edit.path} says so already.")

@@ -100,7 +100,12 @@ def serve(
             limits=loaded.server,
         )
         accounts.start()
-        run_server(app, host, port if port is not None else loaded.server.port)
+        run_server(
+            app,
+            host,
+            port if port is not None else loaded.server.port,
+            client_timeout_s=loaded.server.client_timeout_sec,
+        )
 
 
 @contextmanager

@@ -193,8 +193,9 @@ class ServerConfig(Section):
     client_timeout_sec: float = Field(
         60.0,
         gt=0,
-        description="Seconds that a client may pause within sending its request or taking its "
-        "answer. Then its connection is closed.",
+        description="Seconds that a client has for the headers of a request, and may pause within "
+        "sending its body or taking its answer. Then its connection is closed. A body that takes "
+        "longer than this has to come with 10 kB/s.",
     )
 
 

@@ -36,13 +36,13 @@ class Plan:
     Attributes:
         settings: base URL, key and model in the tool's own form.
         text: all three, as the tool wants them, to be copied.
-        change: the file to write instead; None if the tool has none that others may write.
+        change: the file to write instead.
         note: what else there is to know.
     """
 
     settings: Settings
     text: str
-    change: FileChange | None
+    change: FileChange
     note: str = ""
 
 

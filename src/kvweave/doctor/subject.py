@@ -66,21 +66,24 @@ class Subject:
     @cached_property
     def metrics(self) -> dict[str, float]:
         """The server's counters, by name with labels; empty if it shows none."""
-        from prometheus_client.parser import text_string_to_metric_families
-
         parts = urlsplit(self.probe.settings.base_url)
         outcome = self.probe.get(f"{parts.scheme}://{parts.netloc}/metrics")
-        if not outcome.ok:
-            return {}
-        found = {}
-        try:
-            for family in text_string_to_metric_families(outcome.text):
-                for sample in family.samples:
-                    labels = ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items()))
-                    found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
-        except ValueError:  # another kind of page
-            return {}
-        return found
+        return counters_of(outcome.text) if outcome.ok else {}
+
+
+def counters_of(page: str) -> dict[str, float]:
+    """What a page in Prometheus' text format tells, by name with labels."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    found = {}
+    try:
+        for family in text_string_to_metric_families(page):
+            for sample in family.samples:
+                labels = ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items()))
+                found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    except ValueError:  # another kind of page
+        return {}
+    return found
 
 
 def names_of(outcome: Outcome) -> list[str]:

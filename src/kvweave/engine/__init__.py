@@ -7,7 +7,7 @@ from kvweave.engine.errors import (
     EngineStopped,
     PromptTooLong,
 )
-from kvweave.engine.request import Delta, FinishReason, SamplingParams
+from kvweave.engine.request import Delta, FinishReason, Progress, SamplingParams
 from kvweave.reuse import ChunkReport, Mode, ReuseOptions, ReuseReport, UnknownSelector
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "EngineStopped",
     "FinishReason",
     "Mode",
+    "Progress",
     "PromptTooLong",
     "ReuseOptions",
     "ReuseReport",

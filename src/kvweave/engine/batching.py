@@ -85,6 +85,10 @@ class BlendingScheduler(FIFOScheduler):
             plan = self.filler.plan(future.state.request_id)
             if plan is None or not plan.share_prefix:
                 future.complete_blocks = {}
+            if plan is not None:
+                reached = future.state.position_offset + future.query_length
+                plan.progress.prompt_tokens = min(reached, len(plan.prompt))
+                plan.progress.cached_tokens = plan.report.cached_tokens
         return batch, fast_path, tokens, reads
 
 

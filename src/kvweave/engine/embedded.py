@@ -24,7 +24,7 @@ from kvweave.engine.errors import EngineError, EngineStopped, PromptTooLong
 from kvweave.engine.filler import FillPlan, PromptFiller
 from kvweave.engine.loading import LoadedModel
 from kvweave.engine.prefix_watch import PrefixWatch
-from kvweave.engine.request import Delta, FinishReason, SamplingParams
+from kvweave.engine.request import Delta, FinishReason, Progress, SamplingParams
 from kvweave.engine.sampling import FirstTokenCapture, processor_arguments
 from kvweave.engine.text import AnswerText
 from kvweave.explain import Explanation, explain
@@ -90,9 +90,11 @@ class EmbeddedEngine:
         self._planner = Planner(overlap=overlap)
         self._plan_loads = plan_loads
         self._model = loaded.blendable
+        identity = f"{loaded.identity}:{cache.storage_dtype}"
+        metrics.set_model(loaded.name, identity)
         self._reuse = ChunkReuse(
             loaded.blendable,
-            f"{loaded.identity}:{cache.storage_dtype}",
+            identity,
             cache,
             self._planner if plan_loads else None,
             overlap=overlap,
@@ -154,9 +156,17 @@ class EmbeddedEngine:
             self._trace.close()
 
     async def generate(
-        self, prompt: Prompt, params: SamplingParams, reuse: ReuseOptions, *, tenant: str = ""
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        reuse: ReuseOptions,
+        *,
+        tenant: str = "",
+        progress: Progress | None = None,
     ) -> AsyncGenerator[Delta, None]:
         """Stream the answer to `prompt`. Closing the iterator cancels the request.
+
+        `progress` is kept current until then.
 
         Raises, before the first delta:
             PromptTooLong: prompt and `max_tokens` do not fit.
@@ -174,6 +184,7 @@ class EmbeddedEngine:
             raise ValueError("the prompt is empty")
         self._check_running()
         plan = self._plan(prompt, reuse, tenant, submitted)
+        plan.progress = progress or plan.progress
         if plan.blend:
             plan.report.hint = self._prefix_watch.notice(tenant, prompt.prefix_ids)
         pages = -(-needed // PAGE_TOKENS) * PAGE_TOKENS
@@ -316,7 +327,7 @@ class EmbeddedEngine:
                 if seen == 0 and tokens:
                     plan.report.time_ms["ttft"] = (time.perf_counter() - plan.submitted) * 1e3
                 text = answer.add(tokens[seen:])
-                seen = len(tokens)
+                seen = plan.progress.completion_tokens = len(tokens)
                 if not finished and not answer.stopped:
                     yield Delta(text, seen)
                     continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from transformers.generation.continuous_batching.cache import PagedAttentionCache
@@ -13,6 +13,7 @@ from transformers.generation.continuous_batching.cache import PagedAttentionCach
 from kvweave.blend import KVSink
 from kvweave.engine.background import BackgroundWork
 from kvweave.engine.pages import RequestPages
+from kvweave.engine.request import Progress
 from kvweave.reuse import ChunkReuse, ReuseRequest
 
 
@@ -30,6 +31,8 @@ class FillPlan(ReuseRequest):
     audit: bool = False
     """Whether it is to be audited, once it is answered."""
     filled: bool = False
+    progress: Progress = field(default_factory=Progress)
+    """For the caller; written by the generation thread."""
 
 
 class PromptFiller:
@@ -79,6 +82,7 @@ class PromptFiller:
             allocated = request_pages.allocate(len(prompt_ids) - 1)
             return request_pages.write if allocated else None
 
+        plan.progress.prompt_tokens = len(plan.prompt)  # nothing stops half way
         try:
             result = self._reuse.blend(plan, found, prompt_ids, open_sink)
         except BaseException:

@@ -30,6 +30,21 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
 
 
+@dataclass(slots=True)
+class Progress:
+    """How far a request has come, kept current by the engine: of use to who ends it early.
+
+    Attributes:
+        prompt_tokens: of the prompt, whose KV is there or being computed at this moment.
+        cached_tokens: how many of them came from a cache.
+        completion_tokens: generated so far.
+    """
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Delta:
     """One streamed step of an answer.

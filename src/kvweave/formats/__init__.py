@@ -33,12 +33,12 @@ from kvweave.formats.base import (
     StreamWriter,
 )
 from kvweave.formats.chat.format import ChatFormat
-from kvweave.formats.chat.read import error_in
 from kvweave.formats.chat.request import ChatRequest
 from kvweave.formats.completions import CompletionsFormat
 from kvweave.formats.errors import ErrorStyle, FormatError, error_body
 from kvweave.formats.messages.format import MessagesFormat
 from kvweave.formats.parsing import field_path, format_error, shown, validated
+from kvweave.formats.reading import error_in
 from kvweave.formats.responses.format import ResponsesFormat
 from kvweave.formats.sse import BrokenEventStream, EventSplitter, ServerEvent, encode_event
 from kvweave.formats.usage import usage_from

@@ -19,8 +19,8 @@ from kvweave.formats.answer import (
 from kvweave.formats.base import FormatName
 from kvweave.formats.chat.request import ChatMessage, ChatRequest, StreamOptions, TextPart
 from kvweave.formats.chat.write import DONE, usage_body
-from kvweave.formats.errors import ErrorStyle, FormatError, error_body
-from kvweave.formats.parsing import validated
+from kvweave.formats.errors import ErrorStyle, error_body
+from kvweave.formats.parsing import refuse_unsupported, validated
 from kvweave.formats.sse import encode_event
 
 # Parameters that would change the answer, each with the values that ask for nothing.
@@ -74,12 +74,7 @@ class CompletionsFormat:
     def read_request(self, body: dict[str, Any]) -> ChatRequest:
         """The request as a chat completion."""
         request = validated(CompletionsRequest, body)
-        for name, harmless in _UNSUPPORTED.items():
-            value = (request.model_extra or {}).get(name)
-            if value is not None and (isinstance(value, bool), value) not in [
-                (isinstance(allowed, bool), allowed) for allowed in harmless
-            ]:
-                raise FormatError("not supported; leave it out", name, code="unsupported_parameter")
+        refuse_unsupported(request.model_extra or {}, _UNSUPPORTED, "not supported")
         fields: dict[str, Any] = {}
         if request.kvweave is not None:
             fields["kvweave"] = request.kvweave

@@ -39,6 +39,27 @@ def format_error(error: ValidationError, value: object) -> FormatError:
     return FormatError(problem, path)
 
 
+def refuse_unsupported(
+    fields: Mapping[str, Any], harmless: Mapping[str, tuple[object, ...]], why: str
+) -> None:
+    """Refuse parameters that would change the answer, unless their value asks for nothing.
+
+    Args:
+        fields: parameters and their values.
+        harmless: those that are refused, each with the values that are not.
+        why: of a parameter that is refused.
+
+    Raises:
+        FormatError: one is there.
+    """
+    for name, values in harmless.items():
+        value = fields.get(name)
+        # True is equal to 1, and another thing.
+        kinds = [(isinstance(each, bool), each) for each in values]
+        if value is not None and (isinstance(value, bool), value) not in kinds:
+            raise FormatError(f"{why}; leave it out", name, code="unsupported_parameter")
+
+
 def field_path(location: Iterable[int | str], value: object, *, missing: bool = False) -> str:
     """A pydantic location as clients write it: `messages[2].content`.
 

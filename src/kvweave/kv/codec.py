@@ -54,6 +54,7 @@ def write_chunk(file: BinaryIO, chunk: ChunkKV, fmt: KVFormat) -> None:
             "format": FORMAT,
             "key": chunk.ref.key,
             "content": chunk.ref.content,
+            "model": chunk.ref.model,
             "storage": fmt.precision.name,
             "dtype": str(fmt.layout.dtype),
             "shape": json.dumps(fmt.layout.shape(len(chunk.ref.token_ids))),

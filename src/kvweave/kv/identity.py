@@ -21,12 +21,14 @@ class ChunkRef:
     """A chunk as a request names it: where its KV would be stored, and the ids it must hold.
 
     `content` is the same for the same ids of the same tenant under any system prefix: it tells
-    "this text is known, but after another system prompt" from "never seen".
+    "this text is known, but after another system prompt" from "never seen". `model` is the identity
+    of the model, so that stored files can be told apart by it.
     """
 
     key: str
     content: str
     token_ids: tuple[int, ...]
+    model: str
 
 
 def chunk_ref(
@@ -49,4 +51,4 @@ def chunk_ref(
     key = digest_fields(
         version, model_identity.encode(), tenant.encode(), encode_ids(prefix_ids), ids
     )
-    return ChunkRef(key, content, tuple(token_ids))
+    return ChunkRef(key, content, tuple(token_ids), model_identity)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvweave.providers.channel import AnswerStream, Channel
 from kvweave.providers.errors import ProviderError, ProviderSetupError
+from kvweave.providers.estimate import answer_tokens, prompt_tokens, text_tokens
 from kvweave.providers.observer import Observer
 from kvweave.providers.outgoing import Incoming
 from kvweave.providers.provider import Provider
@@ -20,5 +21,8 @@ __all__ = [
     "ProviderSetupError",
     "RedactKeys",
     "Router",
+    "answer_tokens",
+    "prompt_tokens",
     "redact",
+    "text_tokens",
 ]

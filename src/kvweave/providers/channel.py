@@ -24,12 +24,11 @@ from kvweave.formats import (
     ServerEvent,
     as_events,
     error_in,
-    usage_from,
 )
 from kvweave.providers.errors import ProviderError
 from kvweave.providers.observer import Observer
 from kvweave.providers.outgoing import Incoming, Outgoing, outgoing
-from kvweave.providers.passing import PassedStream, missing_key
+from kvweave.providers.passing import PassedStream, missing_key, usage_of
 from kvweave.providers.provider import PATHS, Provider
 from kvweave.providers.router import Router
 from kvweave.providers.wire import Wire, bad_answer, read_whole, reported_error
@@ -87,15 +86,14 @@ class Channel:
 
         async def ask(provider: Provider) -> bytes:
             sent = outgoing(incoming, provider)
-            observer.asked(provider.name)
-            async with (
-                _turn(provider),
-                self._wire.post(provider, sent.path, sent.payload, incoming.headers) as response,
-            ):
-                raw = await read_whole(provider, response)
+            async with _turn(provider):
+                observer.asked(provider.name)
+                post = self._wire.post(provider, sent.path, sent.payload, incoming.headers)
+                async with post as response:
+                    raw = await read_whole(provider, response)
             return _whole_answer(provider, incoming, sent, raw, observer)
 
-        return await self._in_turn(self.router.serving(incoming.model), ask)
+        return await self._in_turn(self.router.serving(incoming.model), ask, observer)
 
     async def stream(self, incoming: Incoming, observer: Observer) -> AnswerStream:
         """The answer as server-sent events in the client's format, each as soon as it is there.
@@ -109,7 +107,6 @@ class Channel:
 
         async def ask(provider: Provider) -> AnswerStream:
             sent = outgoing(incoming, provider)
-            observer.asked(provider.name)
             events = self._events(provider, incoming, sent, observer)
             try:
                 first = await anext(events)
@@ -120,7 +117,7 @@ class Channel:
                 raise
             return AnswerStream(first, events)
 
-        return await self._in_turn(self.router.serving(incoming.model), ask)
+        return await self._in_turn(self.router.serving(incoming.model), ask, observer)
 
     async def passed(
         self, endpoint: str, model: str, body: dict[str, Any], observer: Observer
@@ -142,22 +139,22 @@ class Channel:
             )
 
         async def ask(provider: Provider) -> bytes:
-            observer.asked(provider.name)
             payload = pydantic_core.to_json(body | {"model": provider.models[model]})
-            async with (
-                _turn(provider),
-                self._wire.post(provider, PATHS[endpoint], payload, {}) as response,
-            ):
-                raw = await read_whole(provider, response)
+            async with _turn(provider):
+                observer.asked(provider.name)
+                async with self._wire.post(provider, PATHS[endpoint], payload, {}) as response:
+                    raw = await read_whole(provider, response)
             answer = _answer_object(provider, raw, endpoint)
-            if isinstance(answer.get("usage"), dict):
-                observer.used(usage_from("chat", answer["usage"]))
+            observer.used(usage_of("embeddings", answer, raw))
             return raw
 
-        return await self._in_turn(able, ask)
+        return await self._in_turn(able, ask, observer)
 
     async def _in_turn(
-        self, providers: list[Provider], ask: Callable[[Provider], Awaitable[ResultT]]
+        self,
+        providers: list[Provider],
+        ask: Callable[[Provider], Awaitable[ResultT]],
+        observer: Observer,
     ) -> ResultT:
         """What the first provider answers that can; tries them all, then those again that may."""
         last: ProviderError | None = None
@@ -168,6 +165,7 @@ class Channel:
                 try:
                     result = await ask(provider)
                 except ProviderError as error:
+                    observer.turned_away()
                     last = error
                     if not error.elsewhere:
                         provider.health.succeeded()  # it is there, and right to refuse
@@ -192,6 +190,7 @@ class Channel:
     ) -> AsyncGenerator[bytes, None]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(_turn(provider))
+            observer.asked(provider.name)
             post = self._wire.post(provider, sent.path, sent.payload, incoming.headers)
             response = await stack.enter_async_context(post)
             if response.content_type not in _STREAMS:
@@ -258,10 +257,9 @@ def _whole_answer(
 ) -> bytes:
     endpoint = sent.backend.name if sent.backend else incoming.format.name
     body = _answer_object(provider, raw, endpoint)
-    observer.first_token()
     if sent.backend is None:
-        if isinstance(body.get("usage"), dict):
-            observer.used(usage_from(endpoint, body["usage"]))
+        observer.first_token()
+        observer.used(usage_of(endpoint, body, raw))
         return raw
     try:
         answer = sent.backend.read_answer(body)
@@ -269,7 +267,8 @@ def _whole_answer(
         raise bad_answer(provider, f"is not valid: {error}") from None
     except BackendErrorEvent as error:
         raise reported_error(provider, error.message, error.code) from None
-    observer.used(answer.usage)
+    for event in as_events(answer):
+        observer.told(event)
     return pydantic_core.to_json(incoming.format.write_answer(answer, incoming.body))
 
 
@@ -286,10 +285,12 @@ def _unstreamed(
         answer = reader.read_answer(body)
     except FormatError as error:
         raise bad_answer(provider, f"is not valid: {error}") from None
-    observer.first_token()
-    observer.used(answer.usage)
     writer = incoming.format.stream_writer(incoming.body)
-    return [piece for event in as_events(answer) for piece in writer.write(event)]
+    pieces: list[bytes] = []
+    for event in as_events(answer):
+        observer.told(event)
+        pieces += writer.write(event)
+    return pieces
 
 
 async def _passed(

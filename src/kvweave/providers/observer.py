@@ -13,6 +13,9 @@ class Observer(Protocol):
     def asked(self, provider: str) -> None:
         """A provider is asked."""
 
+    def turned_away(self) -> None:
+        """It has no answer; whatever it did is not to be paid for."""
+
     def told(self, event: AnswerEvent) -> None:
         """An event of the answer."""
 

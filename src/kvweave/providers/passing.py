@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pydantic_core
 
 from kvweave.formats import FormatName, ServerEvent, Usage, usage_from
+from kvweave.providers.estimate import text_tokens
 
 # What a whole answer cannot be without.
 _REQUIRED: Mapping[str, str] = {
@@ -26,9 +28,10 @@ _LAST = {
     "responses": re.compile(rb'"response\.(?:completed|incomplete|failed|cancelled)"'),
 }
 _USAGE = re.compile(rb'"usage":\s*\{')
-# Something of the answer itself, in any format: a key that holds its pieces, and a character.
+# Something of the answer itself, in any format: a key that holds its pieces, and what it holds.
 _CONTENT = re.compile(
-    rb'"(?:content|reasoning_content|reasoning|arguments|text|delta|thinking|partial_json)":\s*"[^"]'
+    rb'"(?:content|reasoning_content|reasoning|arguments|text|delta|thinking|partial_json)":\s*'
+    rb'"((?:[^"\\]++|\\.)++)"'
 )
 
 
@@ -40,6 +43,16 @@ def missing_key(endpoint: str, body: Mapping[str, Any]) -> str | None:
     return key if found is None or empty else None
 
 
+def usage_of(endpoint: str, body: Mapping[str, Any], raw: bytes) -> Usage:
+    """The usage of a whole answer; the length of the answer is estimated if it does not say."""
+    told = body.get("usage")
+    usage = usage_from(endpoint, told) if isinstance(told, dict) else Usage()
+    if usage.completion_tokens or endpoint in ("embeddings", "count_tokens"):
+        return usage
+    seen = sum(text_tokens(len(found[1])) for found in _CONTENT.finditer(raw))
+    return replace(usage, completion_tokens=seen)
+
+
 class PassedStream:
     """Watches a stream that is passed on: its usage, its first token, its end."""
 
@@ -47,15 +60,17 @@ class PassedStream:
         self._format = format
         self._last = _LAST[format]
         self._drop_usage = drop_usage
+        self._retold = format == "responses"
         self._usage: dict[str, Any] = {}
-        self.started = False  # whether something of the answer was there
+        self._seen_tokens = 0
         self.ended = False
 
     def see(self, event: ServerEvent) -> bytes:
         """Notes what `event` says; returns what the client gets of it."""
         data = event.data
-        if not self.started and _CONTENT.search(data):
-            self.started = True
+        # At its end a response is told once more.
+        if (found := _CONTENT.search(data)) and not (self._retold and b".delta" not in data):
+            self._seen_tokens += text_tokens(len(found[1]))
         if not self.ended and self._last.search(data):
             self.ended = True
         if not _USAGE.search(data):
@@ -70,9 +85,17 @@ class PassedStream:
                 return self._without_usage(body, event)
         return event.raw
 
+    @property
+    def started(self) -> bool:
+        """Whether something of the answer was there."""
+        return self._seen_tokens > 0
+
     def usage(self) -> Usage:
-        """The usage, as far as it was told."""
-        return usage_from(self._format, self._usage)
+        """The usage, as far as it was told; until the end some of the answer's may be missing."""
+        usage = usage_from(self._format, self._usage)
+        if self.ended and usage.completion_tokens:
+            return usage
+        return replace(usage, completion_tokens=max(usage.completion_tokens, self._seen_tokens))
 
     def _note_usage(self, body: dict[str, Any]) -> None:
         for holder in (body, body.get("message"), body.get("response")):

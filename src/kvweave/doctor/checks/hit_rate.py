@@ -86,17 +86,17 @@ def _new(subject: Subject, rate: str) -> Finding:
     if twice.other_model:
         return Finding(
             "hit_rate_model_identity",
-            f"{rate}: {twice.other_model:,} texts are stored for another model too, in another "
-            "shape or type of numbers",
-            "serve the same model_id and dtype as when they were stored: chunk KV is only good "
-            "for exactly the model that computed it",
+            f"{rate}: {twice.other_model:,} texts that this model had to compute had been stored "
+            f"before by another, of {_what(twice.differs)}",
+            "serve exactly the model that has stored them, from the same files and with the same "
+            "model.dtype and kv_cache.storage_dtype: chunk KV is only good for the model that "
+            "computed it",
         )
     if twice.other_prefix:
         return Finding(
-            "hit_rate_model_identity",
-            f"{rate}: {twice.other_prefix:,} texts are stored more than once, after other system "
-            "prompts or by other weights, tokenizers or chat templates of the model",
-            "keep the system prompt and the model's files the same from one start to the next",
+            "hit_rate_system_prompt",
+            f"{rate}: {twice.other_prefix:,} texts are stored after several system prompts",
+            "keep the system prompt the same from one start of the server to the next",
         )
     if len(projects := twice.projects) > 1:
         return Finding(
@@ -111,6 +111,16 @@ def _new(subject: Subject, rate: str) -> Finding:
         "send each passage exactly as before, with the same white space and title; texts that "
         "differ in one character are different chunks. Warm a fixed set with `kvweave warm`",
     )
+
+
+def _what(differs: tuple[str, ...]) -> str:
+    names = {
+        "shape": "another architecture",
+        "dtype": "another dtype",
+        "storage": "another storage precision",
+    }
+    told = " and ".join(names[name] for name in differs)
+    return told or "other weights, another tokenizer or another chat template"
 
 
 _REASONS: dict[str, Callable[[Subject, str], Finding]] = {

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args
 
-import pydantic_core
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasChoices, Field
 
 from kvweave.formats.answer import (
     Answer,
@@ -27,36 +26,25 @@ from kvweave.formats.answer import (
     new_id,
     now,
 )
-from kvweave.formats.base import BackendErrorEvent
 from kvweave.formats.errors import FormatError
 from kvweave.formats.parsing import validated
+from kvweave.formats.reading import Count, Lenient, event_json, raise_if_error
 from kvweave.formats.sse import ServerEvent
 
 
-def _zero_for_null(value: object) -> object:
-    return 0 if value is None else value
-
-
-Count = Annotated[int, BeforeValidator(_zero_for_null), Field(ge=0)]
-
-
-class _Lenient(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-
-class PromptDetails(_Lenient):
+class PromptDetails(Lenient):
     """`prompt_tokens_details`."""
 
     cached_tokens: Count = 0
 
 
-class CompletionDetails(_Lenient):
+class CompletionDetails(Lenient):
     """`completion_tokens_details`."""
 
     reasoning_tokens: Count = 0
 
 
-class UsageFields(_Lenient):
+class UsageFields(Lenient):
     """`usage`."""
 
     prompt_tokens: Count = 0
@@ -77,18 +65,18 @@ class UsageFields(_Lenient):
         )
 
 
-class _Function(_Lenient):
+class _Function(Lenient):
     name: str | None = None
     arguments: str | None = None
 
 
-class _ToolCall(_Lenient):
+class _ToolCall(Lenient):
     index: int | None = None
     id: str | None = None
     function: _Function = Field(default_factory=_Function)
 
 
-class _Message(_Lenient):
+class _Message(Lenient):
     content: str | None = None
     reasoning: str | None = Field(
         default=None, validation_alias=AliasChoices("reasoning_content", "reasoning")
@@ -97,12 +85,12 @@ class _Message(_Lenient):
     refusal: str | None = None
 
 
-class _Choice(_Lenient):
+class _Choice(Lenient):
     message: _Message
     finish_reason: str | None = None
 
 
-class _Completion(_Lenient):
+class _Completion(Lenient):
     id: str | None = None
     model: str = ""
     created: int | None = None
@@ -110,12 +98,12 @@ class _Completion(_Lenient):
     usage: UsageFields | None = None
 
 
-class _ChunkChoice(_Lenient):
+class _ChunkChoice(Lenient):
     delta: _Message = Field(default_factory=_Message)
     finish_reason: str | None = None
 
 
-class _Chunk(_Lenient):
+class _Chunk(Lenient):
     id: str | None = None
     model: str = ""
     created: int | None = None
@@ -221,46 +209,3 @@ class ChatStreamReader:
         self._done = True
         reason = finish_reason_of(self._finish_reason, has_tool_calls=bool(self._calls))
         yield AnswerEnd(reason, self._usage)
-
-
-def event_json(event: ServerEvent) -> dict[str, Any]:
-    """The payload of `event`.
-
-    Raises:
-        FormatError: it is not a JSON object.
-    """
-    try:
-        body = pydantic_core.from_json(event.data)
-    except ValueError:
-        body = None
-    if not isinstance(body, dict):
-        raise FormatError("the stream holds an event that is not a JSON object")
-    return body
-
-
-def raise_if_error(body: dict[str, Any]) -> None:
-    """Raise `BackendErrorEvent` if a body is an error, whatever its HTTP status was."""
-    found = error_in(body)
-    if found is not None:
-        raise BackendErrorEvent(*found)
-
-
-def error_in(body: dict[str, Any]) -> tuple[str, str | None] | None:
-    """Message and code of an error that a body carries; None if it carries none.
-
-    Covers OpenAI's and Anthropic's objects, plain strings (Ollama), FastAPI's `detail` and the
-    `{"object": "error"}` of older vLLM servers.
-    """
-    error: Any = body.get("error")
-    if body.get("object") == "error" or (not error and body.keys() == {"detail"}):
-        error = body
-    if not error:
-        return None
-    if not isinstance(error, dict):
-        return str(error), None
-    message = error.get("message") or error.get("detail") or "an error without a message"
-    code = error.get("code") or error.get("type")
-    return (
-        message if isinstance(message, str) else str(message),
-        str(code) if code is not None else None,
-    )

@@ -6,6 +6,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+UNKNOWN_ELSEWHERE: dict[str, tuple[object, ...]] = {
+    "n": (1,),
+    "logprobs": (False,),
+    "logit_bias": ({},),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "audio": (),
+}
+"""Parameters that would change the answer, and that only this format has a word for; each with the
+values that ask for nothing."""
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kvweave.formats.chat.request import (
+    UNKNOWN_ELSEWHERE,
     ChatMessage,
     ChatRequest,
     DocumentPart,
@@ -19,21 +20,10 @@ from kvweave.formats.chat.request import (
     ToolChoice,
 )
 from kvweave.formats.errors import FormatError
-from kvweave.formats.parsing import json_object
+from kvweave.formats.parsing import json_object, refuse_unsupported
 
 # Anthropic has no default; this is within the limits of all its models.
 DEFAULT_MAX_TOKENS = 4096
-
-# Parameters that would change the answer and that Anthropic has no word for, each with the values
-# that ask for nothing.
-_UNKNOWN: dict[str, tuple[object, ...]] = {
-    "n": (1,),
-    "logprobs": (False,),
-    "logit_bias": ({},),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "audio": (),
-}
 
 
 def messages_request(request: ChatRequest) -> dict[str, Any]:
@@ -42,7 +32,9 @@ def messages_request(request: ChatRequest) -> dict[str, Any]:
     Raises:
         FormatError: it asks for what Anthropic cannot do.
     """
-    _refuse_unknown(request)
+    refuse_unsupported(
+        request.model_extra or {}, UNKNOWN_ELSEWHERE, "Anthropic's models do not know it"
+    )
     turns = _Turns()
     system: list[dict[str, Any]] = []
     for index, message in enumerate(request.messages):
@@ -97,17 +89,6 @@ class _Turns:
             self.turns[-1]["content"] += content
         else:
             self.turns.append({"role": role, "content": content})
-
-
-def _refuse_unknown(request: ChatRequest) -> None:
-    for name, harmless in _UNKNOWN.items():
-        value = (request.model_extra or {}).get(name)
-        if value is not None and value not in harmless:
-            raise FormatError(
-                "Anthropic's models do not know it; leave it out",
-                name,
-                code="unsupported_parameter",
-            )
 
 
 def _text_blocks(message: ChatMessage) -> list[dict[str, Any]]:

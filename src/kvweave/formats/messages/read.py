@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import Field
 
 from kvweave.formats.answer import (
     Answer,
@@ -23,9 +23,9 @@ from kvweave.formats.answer import (
     new_id,
     now,
 )
-from kvweave.formats.chat.read import event_json, raise_if_error
 from kvweave.formats.errors import FormatError
 from kvweave.formats.parsing import validated
+from kvweave.formats.reading import Count, Lenient, event_json, raise_if_error
 from kvweave.formats.sse import ServerEvent
 
 _FINISH_REASONS: dict[str | None, FinishReason] = {
@@ -35,14 +35,8 @@ _FINISH_REASONS: dict[str | None, FinishReason] = {
     "refusal": "content_filter",
 }
 
-Count = Annotated[int, BeforeValidator(lambda count: count or 0), Field(ge=0)]
 
-
-class _Lenient(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-
-class UsageFields(_Lenient):
+class UsageFields(Lenient):
     """`usage`; in a stream the last one wins, field by field."""
 
     input_tokens: Count = 0
@@ -63,7 +57,7 @@ class UsageFields(_Lenient):
         )
 
 
-class _Block(_Lenient):
+class _Block(Lenient):
     type: str
     text: str = ""
     thinking: str = ""
@@ -72,7 +66,7 @@ class _Block(_Lenient):
     input: dict[str, Any] = Field(default_factory=dict)
 
 
-class _Message(_Lenient):
+class _Message(Lenient):
     id: str
     model: str
     content: list[_Block]
@@ -80,7 +74,7 @@ class _Message(_Lenient):
     usage: UsageFields = Field(default_factory=UsageFields)
 
 
-class _Delta(_Lenient):
+class _Delta(Lenient):
     type: str = ""
     text: str = ""
     thinking: str = ""
@@ -88,7 +82,7 @@ class _Delta(_Lenient):
     stop_reason: str | None = None
 
 
-class _Event(_Lenient):
+class _Event(Lenient):
     type: str
     index: int = 0
     message: _Message | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvweave.formats.chat.format import document_text
 from kvweave.formats.chat.request import (
+    UNKNOWN_ELSEWHERE,
     ChatMessage,
     ChatRequest,
     DocumentPart,
@@ -18,17 +19,7 @@ from kvweave.formats.chat.request import (
     TextPart,
 )
 from kvweave.formats.errors import FormatError
-
-# Parameters that would change the answer and that Responses have no word for, each with the values
-# that ask for nothing.
-_UNKNOWN: dict[str, tuple[object, ...]] = {
-    "n": (1,),
-    "logprobs": (False,),
-    "logit_bias": ({},),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "audio": (),
-}
+from kvweave.formats.parsing import refuse_unsupported
 
 
 def responses_request(request: ChatRequest) -> dict[str, Any]:
@@ -37,12 +28,8 @@ def responses_request(request: ChatRequest) -> dict[str, Any]:
     Raises:
         FormatError: it asks for what Responses cannot do.
     """
-    unknown = dict(request.model_extra or {}) | {"stop": request.stop or None}
-    for name, harmless in (_UNKNOWN | {"stop": ()}).items():
-        if unknown.get(name) is not None and unknown[name] not in harmless:
-            raise FormatError(
-                "Responses do not know it; leave it out", name, code="unsupported_parameter"
-            )
+    fields = (request.model_extra or {}) | {"stop": request.stop or None}
+    refuse_unsupported(fields, UNKNOWN_ELSEWHERE | {"stop": ()}, "Responses do not know it")
     body: dict[str, Any] = {
         "model": request.model,
         "input": [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from kvweave.formats.answer import (
     Answer,
@@ -22,26 +22,22 @@ from kvweave.formats.answer import (
     now,
 )
 from kvweave.formats.base import BackendErrorEvent
-from kvweave.formats.chat.read import Count, event_json, raise_if_error
 from kvweave.formats.errors import FormatError
 from kvweave.formats.parsing import validated
+from kvweave.formats.reading import Count, Lenient, event_json, raise_if_error
 from kvweave.formats.sse import ServerEvent
 
 
-class _Lenient(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-
-class _InputDetails(_Lenient):
+class _InputDetails(Lenient):
     cached_tokens: Count = 0
     cache_write_tokens: Count = 0
 
 
-class _OutputDetails(_Lenient):
+class _OutputDetails(Lenient):
     reasoning_tokens: Count = 0
 
 
-class UsageFields(_Lenient):
+class UsageFields(Lenient):
     """`usage`."""
 
     input_tokens: Count = 0
@@ -63,13 +59,13 @@ class UsageFields(_Lenient):
         )
 
 
-class _Content(_Lenient):
+class _Content(Lenient):
     type: str
     text: str = ""
     refusal: str = ""
 
 
-class _Item(_Lenient):
+class _Item(Lenient):
     type: str
     call_id: str = ""
     name: str = ""
@@ -86,16 +82,16 @@ class _Item(_Lenient):
         return self.text or "\n\n".join(part.text for part in self.summary or [])
 
 
-class _Error(_Lenient):
+class _Error(Lenient):
     code: str | None = None
     message: str = "an error without a message"
 
 
-class _Incomplete(_Lenient):
+class _Incomplete(Lenient):
     reason: str | None = None
 
 
-class _Response(_Lenient):
+class _Response(Lenient):
     id: str
     model: str
     created_at: float = 0
@@ -117,7 +113,7 @@ class _Response(_Lenient):
             raise BackendErrorEvent(error.message, error.code)
 
 
-class _Event(_Lenient):
+class _Event(Lenient):
     type: str
     output_index: int = 0
     delta: str = ""

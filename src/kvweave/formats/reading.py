@@ -1,0 +1,64 @@
+"""What the readers of backends' answers have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pydantic_core
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from kvweave.formats.base import BackendErrorEvent
+from kvweave.formats.errors import FormatError
+from kvweave.formats.sse import ServerEvent
+
+Count = Annotated[int, BeforeValidator(lambda count: 0 if count is None else count), Field(ge=0)]
+"""A number of tokens. Some servers send null for what they do not count."""
+
+
+class Lenient(BaseModel):
+    """Part of an answer: servers send more than is known here."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+def event_json(event: ServerEvent) -> dict[str, Any]:
+    """The payload of `event`.
+
+    Raises:
+        FormatError: it is not a JSON object.
+    """
+    try:
+        body = pydantic_core.from_json(event.data)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise FormatError("the stream holds an event that is not a JSON object")
+    return body
+
+
+def raise_if_error(body: dict[str, Any]) -> None:
+    """Raise `BackendErrorEvent` if a body is an error, whatever its HTTP status was."""
+    found = error_in(body)
+    if found is not None:
+        raise BackendErrorEvent(*found)
+
+
+def error_in(body: dict[str, Any]) -> tuple[str, str | None] | None:
+    """Message and code of an error that a body carries; None if it carries none.
+
+    Covers OpenAI's and Anthropic's objects, plain strings (Ollama), FastAPI's `detail` and the
+    `{"object": "error"}` of older vLLM servers.
+    """
+    error: Any = body.get("error")
+    if body.get("object") == "error" or (not error and body.keys() == {"detail"}):
+        error = body
+    if not error:
+        return None
+    if not isinstance(error, dict):
+        return str(error), None
+    message = error.get("message") or error.get("detail") or "an error without a message"
+    code = error.get("code") or error.get("type")
+    return (
+        message if isinstance(message, str) else str(message),
+        str(code) if code is not None else None,
+    )
