@@ -24,6 +24,7 @@ from transformers import (
 )
 
 from kvweave.engine.loading import LoadedModel, load_model
+from kvweave.models import LlamaFamily, ReadingProfile, sentence_ends
 from kvweave.models.embedded import resolve_model
 
 # `pytest --hypothesis-profile=thorough tests/api/test_schema_fuzz.py tests/formats/test_fuzz.py`
@@ -101,3 +102,26 @@ def tiny_llama() -> PreTrainedModel:
 def smollm2() -> LoadedModel:
     """SmolLM2-135M-Instruct in fp32, fetched once into the user's cache folder."""
     return load_model(resolve_model("smollm2"), "smollm2", "float32")
+
+
+@pytest.fixture(scope="session")
+def tiny(smollm2: LoadedModel) -> LoadedModel:
+    """A 3-layer model with random weights and SmolLM2's vocabulary: fast, and far from trivial."""
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=len(smollm2.tokenizer),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+    )
+    model = LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(4.0)
+    family = LlamaFamily(model, ReadingProfile(None, sentence_ends(smollm2.tokenizer)))
+    return LoadedModel("tiny", model, family, smollm2.tokenizer, "tiny-identity", frozenset({2}))

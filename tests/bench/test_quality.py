@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from kvweave.bench import BenchError, Chunk, Question
 from kvweave.bench.quality import Laboratory, QualitySettings, profile_heads, run_quality
@@ -18,28 +17,6 @@ from kvweave.bench.quality.records import FULL, Record, RecordFile
 from kvweave.bench.quality.summary import summarize
 from kvweave.blend import SELECTORS
 from kvweave.engine.loading import LoadedModel
-from kvweave.models import LlamaFamily, ReadingProfile, sentence_ends
-
-
-@pytest.fixture(scope="module")
-def tiny(smollm2: LoadedModel) -> LoadedModel:
-    torch.manual_seed(1)
-    config = LlamaConfig(
-        vocab_size=len(smollm2.tokenizer),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-    )
-    model = LlamaForCausalLM(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(4.0)
-    family = LlamaFamily(model, ReadingProfile(None, sentence_ends(smollm2.tokenizer)))
-    return LoadedModel("tiny", model, family, smollm2.tokenizer, "tiny-identity", frozenset({2}))
 
 
 @pytest.fixture

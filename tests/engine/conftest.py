@@ -8,7 +8,6 @@ from contextlib import ExitStack
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from kvweave.config import Config
 from kvweave.engine import Delta, ReuseOptions, SamplingParams
@@ -16,34 +15,9 @@ from kvweave.engine.build import engine_around
 from kvweave.engine.embedded import EmbeddedEngine
 from kvweave.engine.loading import LoadedModel
 from kvweave.metrics import Metrics
-from kvweave.models import LlamaFamily
 from kvweave.prompt import Prompt, Segment
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0)
-
-
-@pytest.fixture(scope="session")
-def tiny(smollm2: LoadedModel) -> LoadedModel:
-    """A 2-layer model with random weights and SmolLM2's vocabulary: fast, and far from trivial."""
-    torch.manual_seed(1)
-    config = LlamaConfig(
-        vocab_size=len(smollm2.tokenizer),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-    )
-    model = LlamaForCausalLM(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(4.0)
-    return LoadedModel(
-        "tiny", model, LlamaFamily(model), smollm2.tokenizer, "tiny-identity", frozenset({2})
-    )
 
 
 @pytest.fixture
