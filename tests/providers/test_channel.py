@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 
 import httpx
 import pytest
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 
 CHAT = "/v1/chat/completions"
 BODY = {"model": "m", "messages": [{"role": "user", "content": "When?"}]}
+STREAM = BODY | {"stream": True}
+EVENTS = "text/event-stream"
 TEXT = "It was built in 1871."
 
 
@@ -218,6 +227,59 @@ def test_a_stream_that_breaks_off_ends_with_an_error(stub, serve, provider_table
         assert "error" in last and "provider first" in last
         assert "[DONE]" not in response.text and "message_stop" not in response.text
     assert [record.error_code for record in records.all] == ["provider_bad_answer"] * 2
+
+
+def test_half_an_event_is_not_passed_on(stub, serve, provider_table):
+    """Nor is the end that it seems to hold taken for one."""
+    whole = b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"content":"It"}}]}\n\n'
+    half = b'data: {"id":"x","choices":[{"delta":{"content":" was"},"finish_reason":"st'
+    provider = stub(script=[lambda request: Response(whole + half, media_type=EVENTS)])
+    response = httpx.post(f"{serve(provider_table(provider.url))}{CHAT}", json=STREAM)
+    first, last = response.text.strip().split("\n\n")
+    assert first.encode() + b"\n\n" == whole
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "provider_bad_answer"
+
+
+def test_an_end_without_its_empty_line_is_one(stub, serve, provider_table):
+    end = b'data: {"id":"x","choices":[{"delta":{"content":"It"},"finish_reason":"stop"}]}'
+    provider = stub(script=[lambda request: Response(end, media_type=EVENTS)])
+    response = httpx.post(f"{serve(provider_table(provider.url))}{CHAT}", json=STREAM)
+    assert response.content == end + b"\n\n"
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_an_error_within_a_stream_is_told_once_and_by_name(
+    stub, serve, provider_table, records, together
+):
+    text = '{"id":"x","model":"m","choices":[{"index":0,"delta":{"content":"It"}}]}'
+    error = '{"error":{"message":"out of memory","code":500}}'
+    pieces = [f"data: {text}\n\n", f"data: {error}\n\n"]
+
+    async def apart():
+        for piece in pieces:
+            yield piece
+            await asyncio.sleep(0.1)
+
+    def script(request):
+        content = "".join(pieces) if together else None
+        if content is not None:
+            return Response(content, media_type=EVENTS)
+        return StreamingResponse(apart(), media_type=EVENTS)
+
+    url = serve(provider_table(stub(script=[script]).url))
+    first, last = httpx.post(f"{url}{CHAT}", json=STREAM).text.strip().split("\n\n")
+    assert "It" in first
+    message = json.loads(last.removeprefix("data: "))["error"]["message"]
+    assert message == "The provider first answered 500: out of memory"
+    assert records.one().error_code == "provider_error"
+
+
+@pytest.mark.parametrize("retry_after", ["inf", "1e400", "nan", "-1", "soon"])
+def test_a_retry_after_that_is_no_time_is_left_out(stub, serve, provider_table, retry_after):
+    provider = stub(script=[fail(429, {"retry-after": retry_after})])
+    response = httpx.post(f"{serve(provider_table(provider.url))}{CHAT}", json=BODY)
+    error_of(response, 429)
+    assert response.headers["retry-after"] == "1"
 
 
 def test_redirects_are_not_followed(stub, serve, provider_table):

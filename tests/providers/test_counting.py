@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from kvweave.accounts import KeyStore, Quota, SpentStore
+from kvweave.accounts import KeyStore, Quota, SpentStore, UsageReader
 from kvweave.providers.estimate import PICTURE_TOKENS
 
 CHAT = "/v1/chat/completions"
@@ -225,3 +225,26 @@ def test_a_large_picture_is_within_a_limit_that_its_bytes_are_not(stub, serve, p
     body = BODY | {"messages": [{"role": "user", "content": [picture] * 2}]}
     assert 2 * PICTURE_TOKENS < 5000 < 2 * 10**6 // 4
     assert httpx.post(f"{url}{CHAT}", json=body, headers=key.headers).status_code == 200
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/messages"], ids=["passed", "converted"])
+@pytest.mark.parametrize("count", [10**30, -5, "many", None, True])
+def test_a_usage_that_cannot_be_is_estimated_and_the_log_goes_on(
+    stub, serve, provider_table, records, key, database, path, count
+):
+    message = {"role": "assistant", "content": "It was built."}
+    answer = {
+        "id": "x",
+        "model": "m",
+        "choices": [{"message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": count, "completion_tokens": count},
+    }
+    url = serve(provider_table(stub(script=[lambda request: JSONResponse(answer)]).url))
+    raw = json.dumps(BODY).encode()
+    for _ in range(2):  # the second is answered by the stub itself
+        assert httpx.post(f"{url}{path}", content=raw, headers=key.headers).status_code == 200
+    wait_for(lambda: len(records.all) == 2)
+    assert records.all[0].prompt_tokens == len(raw) // 4
+    assert records.all[0].completion_tokens == 3
+    key.spends(len(raw) // 4 + 3 + 129)
+    wait_for(lambda: sum(total.requests for total in UsageReader(database).totals()) == 2)

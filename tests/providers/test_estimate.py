@@ -95,6 +95,7 @@ def test_a_text_that_looks_like_a_file_counts_by_its_length(part):
         ({"max_tokens": "7"}, DEFAULT_ANSWER_TOKENS),
         ({"max_tokens": float("inf")}, DEFAULT_ANSWER_TOKENS),
         ({"max_tokens": -7, "n": -1}, 0),
+        ({"max_tokens": 10**4000, "n": 10**4000}, 10**24),
         ({"max_tokens": True, "n": True}, DEFAULT_ANSWER_TOKENS),
     ],
 )

@@ -5,14 +5,24 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pydantic_core
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from kvweave.formats.base import BackendErrorEvent
 from kvweave.formats.errors import FormatError
 from kvweave.formats.sse import ServerEvent
 
-Count = Annotated[int, BeforeValidator(lambda count: 0 if count is None else count), Field(ge=0)]
-"""A number of tokens. Some servers send null for what they do not count."""
+_MOST_TOKENS = 10**12
+
+
+def _plausible(count: object) -> int:
+    if isinstance(count, bool) or not isinstance(count, int | float):
+        return 0
+    return int(count) if 0 <= count <= _MOST_TOKENS else 0
+
+
+Count = Annotated[int, BeforeValidator(_plausible)]
+"""A number of tokens. What cannot be one, such as null or 10**30, is taken for not counted: the
+answer is no worse for it, and budgets and the usage log can add it up."""
 
 
 class Lenient(BaseModel):

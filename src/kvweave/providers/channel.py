@@ -237,11 +237,8 @@ def _answer_object(provider: Provider, raw: bytes, endpoint: str) -> dict[str, A
     Raises:
         ProviderError: it is an error, or no answer at all.
     """
-    try:
-        body = pydantic_core.from_json(raw)
-    except ValueError:
-        body = None
-    if not isinstance(body, dict):
+    body = _object_in(raw)
+    if body is None:
         raise bad_answer(provider, "is not a JSON object")
     found = error_in(body)
     if found is not None:
@@ -308,8 +305,10 @@ async def _passed(
         async for piece in response.content.iter_any():
             out: list[bytes] = []
             for event in _split(provider, splitter, piece):
-                if not watch.started and b'"error"' in event.data:
-                    _raise_if_error(provider, event.data)
+                if b'"error"' in event.data and (error := _told_error(provider, event.data)):
+                    if watch.started and out:
+                        yield b"".join(out)
+                    raise error
                 out.append(watch.see(event))
             if watch.started:
                 observer.first_token()
@@ -317,7 +316,9 @@ async def _passed(
                 sent_any = True
                 yield joined
         for event in splitter.finish():
-            yield watch.see(event)
+            # It came without its empty line: whole, or cut off in the middle.
+            if event.data.strip() == b"[DONE]" or _object_in(event.data) is not None:
+                yield watch.see(event)
     finally:
         observer.used(watch.usage())
     if not watch.ended:
@@ -376,11 +377,16 @@ def _split(provider: Provider, splitter: EventSplitter, piece: bytes) -> Iterato
         raise bad_answer(provider, f"is not valid: {error}") from None
 
 
-def _raise_if_error(provider: Provider, data: bytes) -> None:
+def _told_error(provider: Provider, data: bytes) -> ProviderError | None:
+    """The error that an event tells, if it does."""
+    found = error_in(_object_in(data) or {})
+    return None if found is None else reported_error(provider, *found)
+
+
+def _object_in(raw: bytes) -> dict[str, Any] | None:
+    """A JSON object; None if it is none."""
     try:
-        body = pydantic_core.from_json(data)
+        body = pydantic_core.from_json(raw)
     except ValueError:
-        return
-    found = error_in(body) if isinstance(body, dict) else None
-    if found is not None:
-        raise reported_error(provider, *found)
+        return None
+    return body if isinstance(body, dict) else None

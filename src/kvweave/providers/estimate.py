@@ -18,6 +18,8 @@ FILE_BYTES_PER_TOKEN = 64
 DEFAULT_ANSWER_TOKENS = 1024
 """The longest answer of a request that sets no limit."""
 
+_MOST = 10**12  # of anything: more is a mistake, and would be too long to print
+
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _PICTURES = frozenset({"image", "image_url", "input_image"})
 _FILES = frozenset({"document", "file", "input_file", "input_audio"})
@@ -67,9 +69,15 @@ def _answers(body: dict[str, Any]) -> int:
 
 def _count(value: object) -> int | None:
     """A number of tokens or answers; what is none is for the provider to refuse."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return max(0, int(value))
+    match value:
+        case bool():
+            return None
+        case int():
+            return min(max(0, value), _MOST)
+        case float() if math.isfinite(value):
+            return int(min(max(0.0, value), _MOST))
+        case _:
+            return None
 
 
 def _parts(value: object) -> Iterator[dict[str, Any]]:

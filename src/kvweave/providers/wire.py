@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -178,9 +179,10 @@ async def _read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
 def _seconds(value: str | None) -> float | None:
     """`Retry-After` in seconds; dates, which no such API sends, are not read."""
     try:
-        return max(0.0, float(value)) if value else None
+        seconds = float(value) if value else math.nan
     except ValueError:
         return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _reason(error: Exception) -> str:
