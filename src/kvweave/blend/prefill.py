@@ -177,6 +177,7 @@ def start_blend(
 def finish_blend(started: StartedBlend, sink: KVSink) -> BlendResult:
     """The rest of `blended_prefill`. No other prompt may have used the workspace in between."""
     model, layout, feed, clock = started.model, started.layout, started.feed, started.clock
+    clock.wait_for(_PROBED)
     probe_stalled = feed.stalled_seconds()
     # Forced positions are not cached and selected ones are: none is in both.
     rows = torch.cat([layout.forced, started.selected.positions]).sort().values
