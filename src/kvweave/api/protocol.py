@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
+from typing import Any
 
 import pydantic_core
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from kvweave.api.upgrade import DecliningParser
 from kvweave.formats import error_body
 
 MAX_HEADER_BYTES = 64 * 2**10
@@ -29,6 +31,10 @@ class PatientHttpProtocol(HttpToolsProtocol):
     _in_message = False
     _in_headers = False
     _header_bytes = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.parser = DecliningParser(self)  # type: ignore[assignment]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
