@@ -69,6 +69,19 @@ def test_list_shows_limits_and_state_but_no_key(run):
     assert json.loads(run("keys", "list", "--project", "b", "--json").stdout) == [second]
 
 
+def test_models_may_be_named_with_commas_and_one_by_one(run):
+    run("keys", "create", "--project", "app", "--models", "a, b", "--models", "c")
+    (key,) = json.loads(run("keys", "list", "--json").stdout)
+    assert key["models"] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("names", ["", "a,", ","])
+def test_an_empty_model_name_is_refused(run, names):
+    result = run("keys", "create", "--project", "app", "--models", names, code=2)
+    assert "a name is empty" in result.stderr
+    assert run("keys", "list", "--json").stdout.strip() == "[]"
+
+
 def test_rotate_ends_the_old_key_after_the_overlap(run):
     old = run("keys", "create", "--project", "app").stdout.strip()
     run("keys", "rotate", old, "--overlap", "1h")

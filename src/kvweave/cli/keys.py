@@ -48,7 +48,11 @@ def create(
     ],
     models: Annotated[
         list[str] | None,
-        typer.Option("--models", metavar="NAME", help="Only for this model. May be repeated."),
+        typer.Option(
+            "--models",
+            metavar="NAMES",
+            help="Only for these models, with commas between. May be repeated.",
+        ),
     ] = None,
     rpm: Annotated[int | None, typer.Option(min=1, help="Requests in any minute.")] = None,
     tpm: Annotated[
@@ -64,7 +68,7 @@ def create(
     """Make a key and print it: once, since only a digest of it is kept.
 
     - `kvweave keys create --project research`
-    - `kvweave keys create --project app --models smollm2 --rpm 60 --tpm 100000`
+    - `kvweave keys create --project app --models smollm2,gpt-x --rpm 60 --tpm 100000`
     - `kvweave keys create --project app --budget-tokens 5000000 --per month`
     """
     from kvweave.accounts import Quota
@@ -72,7 +76,10 @@ def create(
     store = _store(config)
     first = store.version() == 0
     quota = Quota(rpm=rpm, tpm=tpm, budget_tokens=budget_tokens, budget_period=per.value)
-    key, text = store.create(project, models=models, quota=quota)
+    named = [name.strip() for names in models or () for name in names.split(",")]
+    if models and not all(named):
+        raise typer.BadParameter("a name is empty", param_hint="--models")
+    key, text = store.create(project, models=named or None, quota=quota)
     _show_new(key, text, as_json)
     if first:
         typer.echo("This is the first key: from now on the server asks for one.", err=True)
