@@ -107,6 +107,7 @@ def parse() -> argparse.Namespace:
     cli.add_argument("--lengths", type=int, nargs="+", default=[2048, 6000, 16000, 32000])
     cli.add_argument("--ratios", type=float, nargs="+", default=[0.05, 0.10, 0.15, 0.20])
     cli.add_argument("--tiers", nargs="+", choices=TIERS, default=list(TIERS))
+    cli.add_argument("--storage", choices=["auto", "int8", "fp8"], default="auto")
     cli.add_argument("--rounds", type=int, default=7)
     cli.add_argument("--profile", action="store_true", help="print where one fill's time goes")
     cli.add_argument("--tier", choices=TIERS, help=argparse.SUPPRESS)
@@ -174,6 +175,7 @@ class Bench:
                 "cpu_kv_pool_gb": sizes["cpu"],
                 "ssd_cache_max_gb": sizes["ssd"],
                 "ssd_cache_dir": str(Path(self._folder.name) / "kv"),
+                "storage_dtype": arguments.storage,
                 "plan_loads": False,  # what is asked for is measured, worthwhile or not
             }
         }
@@ -208,6 +210,7 @@ class Bench:
             "device": torch.cuda.get_device_name() if on_gpu else "cpu",
             "shape": self._arguments.shape,
             "dtype": self._arguments.dtype,
+            "storage": self._arguments.storage,
             "compilation": compilation(),
             "rounds": self._arguments.rounds,
             "start_seconds": round(self._start_seconds, 1),

@@ -13,17 +13,25 @@ from kvweave.blend.rope import apply_rope
 from kvweave.models import LlamaFamily
 
 
-def dense(q, k, v, positions, scale, visible=None, reduce=True):
+def dense(q, k, v, positions, scale, bias=None, reduce=True):
     """Softmax over a dense mask, in fp64."""
     group = q.shape[0] // k.shape[0]
     k, v = k.repeat_interleave(group, 0).double(), v.repeat_interleave(group, 0).double()
     scores = q.double() @ k.transpose(1, 2) * scale
+    if bias is not None:
+        scores += bias
     masked = torch.arange(k.shape[1]) > positions[:, None]
-    if visible is not None:
-        masked |= ~visible
     weights = scores.masked_fill(masked, float("-inf")).softmax(-1)
     out = (weights @ v).transpose(0, 1).reshape(len(positions), -1)
     return out, weights.amax(dim=(0, 1)) if reduce else weights
+
+
+def some_bias(keys, positions):
+    """Some keys hidden, some seen less or more, but for the rows' own."""
+    bias = torch.randn(keys)
+    bias[torch.rand(keys) > 0.5] = float("-inf")
+    bias[positions] = 0.0
+    return bias
 
 
 @st.composite
@@ -35,17 +43,14 @@ def rows_and_keys(draw):
 
 @settings(deadline=None, max_examples=40)
 @given(rows_and_keys(), st.booleans())
-def test_rows_attend_to_exactly_what_stands_before_them(case, with_holes):
+def test_rows_attend_to_what_stands_before_them_and_as_much_as_the_bias_says(case, biased):
     keys, positions, group = case
     torch.manual_seed(keys)
     q = torch.randn(2 * group, len(positions), 8)
     k, v = torch.randn(2, 2, keys, 8)
-    visible = None
-    if with_holes:
-        visible = torch.rand(keys) > 0.5
-        visible[positions] = True
-    rows = CausalRows(positions, torch.float32, visible)
-    expected, strongest = dense(q, k, v, positions, 0.3, visible)
+    bias = some_bias(keys, positions) if biased else None
+    rows = CausalRows(positions, torch.float32, bias)
+    expected, strongest = dense(q, k, v, positions, 0.3, bias)
     torch.testing.assert_close(rows.attend(q, k, v, 0.3).double(), expected, atol=1e-5, rtol=1e-5)
     out, seen = rows.attend_and_observe(q, k, v, 0.3)
     torch.testing.assert_close(out.double(), expected, atol=1e-5, rtol=1e-5)
@@ -58,11 +63,10 @@ def test_the_attention_of_a_few_heads_is_that_of_these_alone(case, data):
     keys, positions, group = case
     torch.manual_seed(keys)
     q, (k, v) = torch.randn(2 * group, len(positions), 8), torch.randn(2, 2, keys, 8)
-    visible = torch.rand(keys) > 0.5
-    visible[positions] = True
+    bias = some_bias(keys, positions)
     heads = sorted(data.draw(st.sets(st.integers(0, 2 * group - 1), min_size=1)))
-    _, weights = dense(q, k, v, positions, 0.3, visible, reduce=False)
-    seen = CausalRows(positions, torch.float32, visible).observe(q, k, 0.3, heads)
+    _, weights = dense(q, k, v, positions, 0.3, bias, reduce=False)
+    seen = CausalRows(positions, torch.float32, bias).observe(q, k, 0.3, heads)
     expected = weights[heads].amax(dim=(0, 1))
     torch.testing.assert_close(seen.double(), expected, atol=1e-5, rtol=1e-5)
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-from kvweave.blend import SELECTORS, PromptLayout
+from kvweave.blend import SELECTORS, PromptLayout, select_tokens
+from kvweave.blend.stale import STALE_BIAS
 from kvweave.engine.loading import LoadedModel
 
 TOLERANCE = 1e-3
@@ -57,6 +58,35 @@ def test_ratio_zero_is_plain_reuse_rotated_in_place(bench):
         here, there = keys @ keys.transpose(1, 2), stored @ stored.transpose(1, 2)
         torch.testing.assert_close(here, there, atol=2e-3, rtol=1e-3)
     assert (result.selected, result.forced) == (0, 14)
+
+
+@torch.no_grad()
+def test_recomputed_tokens_see_stale_ones_less(llama):
+    """The model run over the recomputed tokens alone, the others' KV given, by a mask of our own."""
+    layout = llama.layout(*segments(llama, order=(2, 0, 1), missing=(0,)))
+    _, reused = llama.blend(layout, ratio=0.0)
+    _, blended = llama.blend(layout, "chunk_heads", ratio=0.3)
+    chosen = select_tokens(llama.blendable, layout, SELECTORS["chunk_heads"], 0.3).positions
+    rows = torch.cat([layout.forced, chosen]).sort().values
+    kept = torch.tensor(sorted(set(range(layout.tokens - 1)) - set(rows.tolist())))
+    cache = DynamicCache()
+    for number, layer in enumerate(reused.layers):
+        cache.update(layer.keys[:, :, kept], layer.values[:, :, kept], number)
+    keys = torch.cat([kept, rows])
+    mask = torch.zeros(len(rows), len(keys))
+    mask[:, (layout.candidates[keys]) & (torch.arange(len(keys)) < len(kept))] = STALE_BIAS
+    mask[keys > rows[:, None]] = float("-inf")
+    llama.model(
+        layout.token_ids[rows][None],
+        position_ids=rows[None],
+        attention_mask=mask[None, None],
+        cache=cache,
+        use_cache=True,
+    )
+    for mine, theirs in zip(blended.layers, cache.layers, strict=True):
+        for a, b in ((mine.keys, theirs.keys), (mine.values, theirs.values)):
+            assert (a[:, :, rows] - b[:, :, len(kept) :]).abs().max() < TOLERANCE
+            assert torch.equal(a[:, :, kept], b[:, :, : len(kept)])
 
 
 def test_a_chunk_right_after_the_prefix_equals_full_prefill(bench):

@@ -68,8 +68,19 @@ def blended(model, layout, selector, ratio, workspace) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("held", [LAYERS, 4])
 @pytest.mark.parametrize("tier", ["gpu", "cpu"])
-@pytest.mark.parametrize("selector", ["sentences", "query_attention", "kv_deviation", "none"])
-def test_a_workspace_changes_no_number(model, tier, selector, held, monkeypatch):
+@pytest.mark.parametrize(
+    ("selector", "storage"),
+    [
+        ("sentences", "auto"),
+        ("sentences", "int8"),
+        ("sentences", "fp8"),
+        ("query_attention", "auto"),
+        ("kv_deviation", "auto"),
+        ("none", "auto"),
+        ("none", "int8"),
+    ],
+)
+def test_a_workspace_changes_no_number(model, tier, selector, storage, held, monkeypatch):
     monkeypatch.setattr("kvweave.blend.gpu.workspace.held_layers", lambda *args: held)
     kv = Config().kv_cache.model_copy(
         update={
@@ -78,16 +89,16 @@ def test_a_workspace_changes_no_number(model, tier, selector, held, monkeypatch)
             "ssd_cache_max_gb": 0.0,
         }
     )
-    fmt = KVFormat(kv_layout(model))
+    fmt = KVFormat(kv_layout(model), storage)
     cache = build_cache(kv, fmt, model.device)
     workspace = make_workspace(model, fmt, cache.memories(), LONGEST, record=True)
-    assert workspace is not None
+    assert workspace is not None and workspace.memories
     try:
         for order in ((0, 1, 2, 3), (3, 1, 0, 2), (2, 3, 1)):
             with all_cached(model, cache, make_prompt(order), "m") as layout:
-                expected = blended(model, layout, selector, 0.2, None)
-                for _ in range(2):
-                    got = blended(model, layout, selector, 0.2, workspace)
+                for ratio in (0.2, 0.4, 0.2):
+                    expected = blended(model, layout, selector, ratio, None)
+                    got = blended(model, layout, selector, ratio, workspace)
                     for layer, (ours, theirs) in enumerate(zip(got, expected, strict=True)):
                         torch.testing.assert_close(
                             ours, theirs, atol=2e-3, rtol=2e-3, msg=f"layer {layer}"

@@ -13,6 +13,7 @@ import torch
 
 from kvweave.blend.attention import CausalRows
 from kvweave.blend.rope import apply_rope
+from kvweave.kv import PAGE_TOKENS, KVFormat, KVLayout
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("TRITON_INTERPRET") != "1" or importlib.util.find_spec("triton") is None,
@@ -27,7 +28,7 @@ def heads_of(tokens: int, heads: int, dim: int, dtype: torch.dtype = torch.float
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize(
-    ("heads", "group", "dim", "rows", "keys", "holes"),
+    ("heads", "group", "dim", "rows", "keys", "biased"),
     [
         (4, 2, 32, 70, 300, False),  # several blocks of rows
         (4, 4, 16, 5, 1300, True),  # few rows over many keys: split, and combined
@@ -36,49 +37,53 @@ def heads_of(tokens: int, heads: int, dim: int, dtype: torch.dtype = torch.float
         (2, 2, 16, 64, 1100, False),
     ],
 )
-def test_attention_and_what_it_observes(dtype, heads, group, dim, rows, keys, holes):
+def test_attention_and_what_it_observes(dtype, heads, group, dim, rows, keys, biased):
     from kvweave.blend.gpu.attention import attend, observe
 
     torch.manual_seed(0)
     q = heads_of(rows, heads, dim, dtype)
     k, v = (heads_of(keys, heads // group, dim, dtype) for _ in range(2))
     positions = torch.randperm(keys)[:rows].sort().values
-    visible = None
-    if holes:
-        visible = torch.rand(keys) > 0.3
-        visible[positions] = True
-    expected, strongest = CausalRows(positions, dtype, visible).attend_and_observe(q, k, v, 0.3)
-    out, sums = attend(q, k, v, positions.int(), visible, 0.3)
-    seen = observe(q, k, positions.int(), visible, sums, 0.3)
+    bias = None
+    if biased:
+        bias = torch.randn(keys)
+        bias[torch.rand(keys) > 0.7] = bias[: keys // 3] = float("-inf")
+        bias[positions] = 0.0
+    expected, strongest = CausalRows(positions, dtype, bias).attend_and_observe(q, k, v, 0.3)
+    out, sums = attend(q, k, v, positions.int(), bias, 0.3)
+    seen = observe(q, k, positions.int(), bias, sums, 0.3)
     tolerance = 1e-5 if dtype == torch.float32 else 5e-3
     assert torch.allclose(out.float(), expected.float(), atol=tolerance, rtol=tolerance)
     assert torch.allclose(seen, strongest, atol=tolerance)
 
 
-def test_gathered_pages_lie_rotated_at_their_places():
+@pytest.mark.parametrize("storage", ["auto", "int8"])
+def test_gathered_pages_lie_rotated_at_their_places(storage):
     from kvweave.blend.gpu.rotation import gather_layer
 
     torch.manual_seed(0)
-    heads, dim, page, pages, tokens = 2, 32, 16, 20, 50
-    memory = torch.randn(pages, 2 * heads * page * dim)
+    heads, dim, tokens = 2, 32, 50
+    fmt = KVFormat(KVLayout(1, heads, dim, torch.float32), storage)
+    kv = torch.randn(1, 2, heads, 20 * PAGE_TOKENS, dim)
+    pages = fmt.encode(kv)
     source = torch.full((tokens,), -1, dtype=torch.int32)
-    source[3:20] = torch.arange(17, dtype=torch.int32) + 5 * page
-    source[30:49] = torch.arange(19, dtype=torch.int32) + 9 * page
+    source[3:20] = torch.arange(17, dtype=torch.int32) + 5 * PAGE_TOKENS
+    source[30:49] = torch.arange(19, dtype=torch.int32) + 9 * PAGE_TOKENS + 3
     cos, sin = torch.randn(tokens, dim), torch.randn(tokens, dim)
     keys, values = torch.zeros(2, tokens, heads, dim).transpose(1, 2)
     gather_layer(
-        memory,
+        pages[:, 0],
         source,
         cos,
         sin,
         keys,
         values,
-        page_tokens=page,
-        value_offset=heads * page * dim,
+        stored=fmt.precision.dtype,
+        page_tokens=PAGE_TOKENS,
+        key_bytes=fmt.key_bytes,
         programs=2,
     )
-    stored = memory.view(pages, 2, heads, page, dim).permute(1, 2, 0, 3, 4)
-    stored = stored.reshape(2, heads, pages * page, dim)
+    stored = fmt.decode(pages, kv.shape[3])[0]
     held = source >= 0
     at = source[held].long()
     expected = apply_rope(stored[0][:, at], cos[held], sin[held])

@@ -28,16 +28,17 @@ class CausalRows:
     only reads keys up to its last position, so that sorted rows cost about half of a dense mask.
 
     Args:
-        positions: int64 `[rows]`, ascending, each smaller than `visible`'s length if given.
-        visible: bool `[keys]`, keys that exist; None when all do. Includes the rows themselves.
+        positions: int64 `[rows]`, ascending, each smaller than `bias`'s length if given.
+        bias: fp32 `[keys]`, added to every score of that key: 0 leaves it as it is, `-inf` hides
+            it (never a row's own); None: 0 for all.
     """
 
     def __init__(
-        self, positions: torch.Tensor, dtype: torch.dtype, visible: torch.Tensor | None = None
+        self, positions: torch.Tensor, dtype: torch.dtype, bias: torch.Tensor | None = None
     ) -> None:
         self._blocks: list[_Block] = []
         self._positions = positions
-        self._visible = visible
+        self._bias = bias
         self._dtype = dtype
         if positions.is_cuda:
             self._short = positions.int()
@@ -48,23 +49,20 @@ class CausalRows:
         if self._prepared:
             return
         self._prepared = True
-        positions, visible, dtype = self._positions, self._visible, self._dtype
+        positions, dtype = self._positions, self._dtype
         device = positions.device
-        hidden = None
-        if visible is not None:
-            hidden = torch.zeros(len(visible), dtype=dtype, device=device)
-            hidden.masked_fill_(~visible, float("-inf"))
+        bias = None if self._bias is None else self._bias.to(dtype)
         on_host = positions.tolist()
         for start in range(0, len(on_host), ROWS_PER_BLOCK):
             rows = slice(start, min(start + ROWS_PER_BLOCK, len(on_host)))
             keys = on_host[rows.stop - 1] + 1
-            if hidden is None and on_host[rows.start] + 1 == keys:
+            if bias is None and on_host[rows.start] + 1 == keys:
                 mask = None  # one row
             else:
                 later = torch.arange(keys, device=device) > positions[rows, None]
                 mask = torch.zeros(later.shape, dtype=dtype, device=device)
-                if hidden is not None:
-                    mask += hidden[:keys]
+                if bias is not None:
+                    mask += bias[:keys]
                 mask.masked_fill_(later, float("-inf"))
             self._blocks.append(_Block(rows, keys, mask))
 
@@ -86,7 +84,7 @@ class CausalRows:
         if fused(q, head_dim):
             from kvweave.blend.gpu import attention
 
-            return attention.attend(q, k, v, self._short, self._visible, scale)[0]
+            return attention.attend(q, k, v, self._short, self._bias, scale)[0]
         self._prepare()
         grouped = heads != k.shape[0]
         if grouped and q.is_cuda:
@@ -122,8 +120,8 @@ class CausalRows:
         if fused(q, head_dim):
             from kvweave.blend.gpu import attention
 
-            out, sums = attention.attend(q, k, v, self._short, self._visible, scale)
-            return out, attention.observe(q, k, self._short, self._visible, sums, scale)
+            out, sums = attention.attend(q, k, v, self._short, self._bias, scale)
+            return out, attention.observe(q, k, self._short, self._bias, sums, scale)
         self._prepare()
         out = q.new_empty(rows, heads, head_dim)
         strongest = torch.zeros(keys, dtype=torch.float32, device=q.device)
@@ -159,10 +157,10 @@ class CausalRows:
         queries = torch.stack([q[head] for head in heads])
         keys = torch.stack([k[head // group] for head in heads])
         scores = torch.matmul(queries, keys.transpose(1, 2)).float() * scale
-        hidden = torch.arange(k.shape[1], device=k.device) > self._positions[:, None]
-        if self._visible is not None:
-            hidden |= ~self._visible
-        return scores.masked_fill_(hidden, float("-inf")).softmax(dim=-1).amax(dim=(0, 1))
+        if self._bias is not None:
+            scores += self._bias
+        later = torch.arange(k.shape[1], device=k.device) > self._positions[:, None]
+        return scores.masked_fill_(later, float("-inf")).softmax(dim=-1).amax(dim=(0, 1))
 
 
 def full_causal_attention(

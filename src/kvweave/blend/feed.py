@@ -40,9 +40,15 @@ class LayerFeed(Protocol):
         """
 
     def recorded_scores(
-        self, score_pass: ScorePass, most_rows: int, rows: torch.Tensor, visible: torch.Tensor
+        self, score_pass: ScorePass, most_rows: int, rows: torch.Tensor, bias: torch.Tensor
     ) -> torch.Tensor | None:
         """What `score_pass` gives for these rows, from a recording; None: run it yourself."""
+
+    def recorded_rows(self, rows: torch.Tensor, bias: torch.Tensor | None) -> bool:
+        """Run these rows through all layers, from a recording; False: run them yourself.
+
+        Their keys and values then are in the layers that `layer` gives.
+        """
 
     def is_current(self) -> bool:
         """Whether what was brought in is still there: scratch may have gone to another prompt."""
@@ -108,9 +114,12 @@ class HostFeed:
         return self._keys, self._values
 
     def recorded_scores(
-        self, score_pass: ScorePass, most_rows: int, rows: torch.Tensor, visible: torch.Tensor
+        self, score_pass: ScorePass, most_rows: int, rows: torch.Tensor, bias: torch.Tensor
     ) -> torch.Tensor | None:
         return None
+
+    def recorded_rows(self, rows: torch.Tensor, bias: torch.Tensor | None) -> bool:
+        return False
 
     def is_current(self) -> bool:
         return True

@@ -13,7 +13,9 @@ from kvweave.blend.attention import CausalRows
 from kvweave.blend.feed import LayerFeed, make_feed
 from kvweave.blend.layout import Placement, PromptLayout
 from kvweave.blend.rope import RowPositions
+from kvweave.blend.rows import run_layer
 from kvweave.blend.selectors import Selection, Selector
+from kvweave.blend.stale import stale_bias
 from kvweave.blend.timing import Stopwatch
 from kvweave.models import BlendableModel
 
@@ -48,6 +50,7 @@ class BlendResult:
         passes: float,
         write_seconds: float,
         probe_stalled: float,
+        compute_stalled: float,
     ) -> None:
         self.forced = len(layout.forced)
         self.rotated = layout.cached_tokens
@@ -55,7 +58,7 @@ class BlendResult:
         self.passes = passes
         self.write_seconds = write_seconds
         self._probe_stalled = probe_stalled
-        self._stalled = feed.stalled_seconds()
+        self._compute_stalled = compute_stalled
         self._feed = feed
         self._clock = clock
         self._resumed = resumed
@@ -78,16 +81,14 @@ class BlendResult:
     @property
     def compute_seconds(self) -> float:
         """Time the layers took, without the time spent in loading and writing."""
-        stalled = self._stalled - self._probe_stalled
-        seconds = self._clock.seconds(self._resumed, self._resumed + 1)
-        return seconds - self.write_seconds - stalled
+        return self._clock.seconds(self._resumed, self._resumed + 1) - self._compute_stalled
 
     def is_done(self) -> bool:
         """Whether the device has finished, so that leases may go and times are known."""
         return self._clock.is_done()
 
 
-_START, _PROBED = range(2)
+_START, _PROBED, _COMPUTED = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +101,23 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class StartedBlend:
-    """A blended prefill whose tokens are chosen, and none of which is computed yet."""
+    """A blended prefill whose tokens are chosen.
+
+    Attributes:
+        rows: int64, ascending: all positions that are computed, forced and selected.
+        bias: see `kvweave.blend.stale`.
+        computed: whether they are computed already, and `feed` gives the finished layers.
+    """
 
     model: BlendableModel
     layout: PromptLayout
     recompute_ratio: float
     feed: LayerFeed
     clock: Stopwatch
-    selected: Selected
+    probe_stalled: float
+    rows: torch.Tensor
+    bias: torch.Tensor | None
+    computed: bool
 
     def fits(self, token_ids: Sequence[int], placements: Sequence[Placement], ratio: float) -> bool:
         """Whether this is the beginning of that work, and what it brought in is still there."""
@@ -134,8 +144,9 @@ def blended_prefill(
 
     Recomputed are the forced tokens (whatever is not cached) and up to
     `recompute_ratio * layout.chunk_tokens` cached ones, chosen by `selector`; every one of them
-    attends, by absolute position, to all tokens before it. At ratio 1.0 the result is the full
-    prefill's KV, at 0 plain reuse. (CacheBlend, EuroSys 2025, section 4.)
+    attends, by absolute position, to all tokens before it, less to those that stay as they were
+    (see `kvweave.blend.stale`). At ratio 1.0 the result is the full prefill's KV, at 0 plain reuse.
+    (CacheBlend, EuroSys 2025, section 4.)
 
     workspace: what `make_workspace` gave for this model, kept from one prompt to the next.
 
@@ -161,38 +172,45 @@ def start_blend(
     overlap: bool = True,
     workspace: Workspace | None = None,
 ) -> StartedBlend:
-    """The part of `blended_prefill` that needs no room for the result: choosing the tokens.
+    """The part of `blended_prefill` that needs no room for the result.
 
-    An engine can queue it while it still looks for room. Arguments and errors are the same.
+    The tokens are chosen, and also computed where that is recorded and the workspace holds all
+    layers. An engine can queue this while it still looks for room. Arguments and errors are the
+    same.
     """
     clock = Stopwatch(model.device)
     clock.mark()
     feed = make_feed(model, layout, workspace, overlap=overlap)
-    selected = _select(model, layout, feed, selector, recompute_ratio)
+    selected = _select(model, layout, feed, selector, recompute_ratio).positions
     clock.mark()
-    return StartedBlend(model, layout, recompute_ratio, feed, clock, selected)
+    # Forced positions are not cached and selected ones are: none is in both.
+    rows = torch.cat([layout.forced, selected]).sort().values
+    bias = stale_bias(layout, selected)
+    stalled = feed.stalled_seconds()
+    computed = len(rows) > 0 and feed.recorded_rows(rows, bias)
+    clock.mark()
+    return StartedBlend(model, layout, recompute_ratio, feed, clock, stalled, rows, bias, computed)
 
 
 @torch.no_grad()
 def finish_blend(started: StartedBlend, sink: KVSink) -> BlendResult:
     """The rest of `blended_prefill`. No other prompt may have used the workspace in between."""
-    model, layout, feed, clock = started.model, started.layout, started.feed, started.clock
-    clock.wait_for(_PROBED)
-    probe_stalled = feed.stalled_seconds()
-    # Forced positions are not cached and selected ones are: none is in both.
-    rows = torch.cat([layout.forced, started.selected.positions]).sort().values
+    feed, clock = started.feed, started.clock
+    clock.wait_for(_COMPUTED)
     resumed = clock.mark()
-    write_seconds = _run_rows(model, layout, feed, rows, sink)
+    write_seconds = _run_rows(started, sink)
     clock.mark()
+    stalled = feed.stalled_seconds() - started.probe_stalled
     return BlendResult(
-        layout,
+        started.layout,
         feed,
         clock,
-        resumed=resumed,
-        rows=len(rows),
-        passes=feed.layers_loaded / model.layers,
+        resumed=_PROBED if started.computed else resumed,
+        rows=len(started.rows),
+        passes=feed.layers_loaded / started.model.layers,
         write_seconds=write_seconds,
-        probe_stalled=probe_stalled,
+        probe_stalled=started.probe_stalled,
+        compute_stalled=0.0 if started.computed else stalled + write_seconds,
     )
 
 
@@ -226,26 +244,20 @@ def _select(
     return Selected(selector.select(selection), selection.scores)
 
 
-def _run_rows(
-    model: BlendableModel,
-    layout: PromptLayout,
-    feed: LayerFeed,
-    rows: torch.Tensor,
-    sink: KVSink,
-) -> float:
-    """The layer loop over `rows` (ascending positions). Returns the host's seconds in `sink`."""
-    filled = layout.tokens - 1
-    causal = CausalRows(rows, model.dtype)
-    placed = RowPositions(rows, feed.cos, feed.sin)
-    hidden = model.embed(layout.token_ids[rows])
+def _run_rows(started: StartedBlend, sink: KVSink) -> float:
+    """What is not computed yet, layer by layer. Returns the host's seconds in `sink`."""
+    model, feed, rows = started.model, started.feed, started.rows
+    filled = started.layout.tokens - 1
+    done = started.computed or not len(rows)
+    if not done:
+        causal = CausalRows(rows, model.dtype, started.bias)
+        placed = RowPositions(rows, feed.cos, feed.sin)
+        hidden = model.embed(started.layout.token_ids[rows])
     write_seconds = 0.0
     for layer in range(model.layers):
         keys, values = feed.layer(layer)
-        if len(rows):
-            q = placed.place(*model.qkv(layer, hidden), keys, values)
-            if layer + 1 < model.layers:  # after the last layer only its KV is of use
-                attended = causal.attend(q, keys, values, model.scale)
-                hidden = model.finish(layer, hidden, attended)
+        if not done:
+            hidden = run_layer(model, layer, hidden, placed, causal, keys, values)
         written = time.perf_counter()
         sink(layer, keys[:, :filled], values[:, :filled])
         write_seconds += time.perf_counter() - written

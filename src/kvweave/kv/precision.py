@@ -27,6 +27,10 @@ class Precision(Protocol):
     @property
     def name(self) -> StorageDtype: ...
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the stored numbers."""
+
     def page_bytes(self, part: int) -> int:
         """Bytes of one page of one layer."""
 
@@ -46,6 +50,10 @@ class Exact:
     @property
     def name(self) -> StorageDtype:
         return "auto"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.layout.dtype
 
     def page_bytes(self, part: int) -> int:
         layout = self.layout

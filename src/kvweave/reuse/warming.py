@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,6 +24,9 @@ log = logging.getLogger(__name__)
 
 #: Lengths of the prompts. Kernels are compiled for a few ranges of lengths.
 LENGTHS = (300, 1100, 2200, 4400, 8800, 17000)
+#: Shares of one of these prompts that are computed again, so that passes of all sizes are recorded.
+RATIOS = tuple(share / 100 for share in range(1, 48, 2))
+_RATIOS_AT = 2200
 _CHUNK_TOKENS = 100
 _QUESTION_TOKENS = 20
 
@@ -35,7 +39,7 @@ def warm_up(
     selector: str,
     max_tokens: int,
 ) -> int:
-    """Blend a prompt of each of `LENGTHS` that fits; returns how many those were.
+    """Blend a prompt of each of `LENGTHS` that fits, and one at `RATIOS`; returns how many.
 
     Kernels are compiled and passes recorded on the way. A failure is logged, and left to the first
     request that meets it.
@@ -48,14 +52,14 @@ def warm_up(
     blended = 0
     try:
         cache.put(ref, compute_chunk_kv(model, chunk))
-        for length in [length for length in LENGTHS if length <= max_tokens]:
+        for length, ratio in _settings(max_tokens, several=workspace is not None):
             chunks = [Segment("chunk", chunk, "warm-up")] * (length // _CHUNK_TOKENS - 1)
             prompt = Prompt((*chunks, Segment("fresh", question)), ())
             request = ReuseRequest(
                 prompt=prompt,
                 tenant="warm-up",
                 selector=selector_named(selector),
-                recompute_ratio=0.15,
+                recompute_ratio=ratio,
                 stretch=False,
                 report=ReuseReport.of("blend", selector, len(prompt)),
             )
@@ -75,3 +79,11 @@ def warm_up(
         cache.discard(ref)
     log.info("blended %d made-up prompts in %.1f s", blended, time.perf_counter() - started)
     return blended
+
+
+def _settings(max_tokens: int, *, several: bool) -> Iterator[tuple[int, float]]:
+    """Lengths in tokens, and recompute ratios."""
+    lengths = [length for length in LENGTHS if length <= max_tokens]
+    yield from ((length, 0.15) for length in lengths)
+    if several and lengths:
+        yield from ((min(lengths[-1], _RATIOS_AT), ratio) for ratio in RATIOS)

@@ -40,4 +40,6 @@ def make_workspace(
         return None
     from kvweave.blend.gpu.workspace import Workspace
 
+    if fmt.precision.dtype == torch.float8_e4m3fn and torch.cuda.get_device_capability() < (8, 9):
+        memories = ()  # this device has no instructions for it; torch's operators decode
     return Workspace(model, fmt, memories, max_tokens, record=record)

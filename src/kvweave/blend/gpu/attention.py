@@ -12,11 +12,17 @@ import torch
 import triton
 import triton.language as tl
 
-_LOG2E = 1.4426950408889634
+LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
 #: Programs that keep a large GPU busy; fewer are split along the keys.
 _ENOUGH_PROGRAMS = 256
 _MIN_KEYS_PER_SPLIT = 512
 _FEW_ROWS = 4096
+
+
+@triton.jit
+def _finite(highest):
+    """0 where a row has seen nothing yet: -inf minus -inf would be NaN."""
+    return tl.where(highest == float("-inf"), 0.0, highest)
 
 
 # Lengths differ from prompt to prompt: kernels are not compiled anew for their values.
@@ -26,7 +32,7 @@ def _attend(
     k_ptr,
     v_ptr,
     position_ptr,
-    visible_ptr,
+    bias_ptr,
     out_ptr,
     lse_ptr,
     partial_ptr,
@@ -45,7 +51,7 @@ def _attend(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
     SPLITS: tl.constexpr,
-    MASKED: tl.constexpr,
+    BIASED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     # Blocks at the end see most keys: they start first.
@@ -66,10 +72,7 @@ def _attend(
     per_split = tl.cdiv(tl.cdiv(last, BLOCK_KEYS), SPLITS) * BLOCK_KEYS
     begin = split * per_split
     end = tl.minimum(begin + per_split, last)
-    if MASKED:
-        plain = begin
-    else:
-        plain = tl.minimum(tl.maximum(first // BLOCK_KEYS * BLOCK_KEYS, begin), end)
+    plain = tl.minimum(tl.maximum(first // BLOCK_KEYS * BLOCK_KEYS, begin), end)
     kv_head = head // GROUP
     k_base = k_ptr + kv_head.to(tl.int64) * k_head
     v_base = v_ptr + kv_head.to(tl.int64) * v_head
@@ -80,9 +83,12 @@ def _attend(
         key = start + tl.arange(0, BLOCK_KEYS)
         k = tl.load(k_base + key[None, :].to(tl.int64) * k_key + dim[:, None])
         scores = tl.dot(q, k, input_precision=PRECISION) * scale_log2
+        if BIASED:
+            scores += tl.load(bias_ptr + key)[None, :] * LOG2E
         higher = tl.maximum(best, tl.max(scores, 1))
-        weights = tl.exp2(scores - higher[:, None])
-        shrink = tl.exp2(best - higher)
+        safe = _finite(higher) if BIASED else higher
+        weights = tl.exp2(scores - safe[:, None])
+        shrink = tl.exp2(best - safe)
         total = total * shrink + tl.sum(weights, 1)
         v = tl.load(v_base + key[:, None].to(tl.int64) * v_key + dim[None, :])
         acc = acc * shrink[:, None]
@@ -97,14 +103,12 @@ def _attend(
             other=0.0,
         )
         scores = tl.dot(q, k, input_precision=PRECISION) * scale_log2
+        if BIASED:
+            scores += tl.load(bias_ptr + key, mask=in_keys, other=0.0)[None, :] * LOG2E
         seen = (key[None, :] <= position[:, None]) & in_keys[None, :]
-        if MASKED:
-            exists = tl.load(visible_ptr + key, mask=in_keys, other=0)
-            seen = seen & (exists[None, :] != 0)
         scores = tl.where(seen, scores, float("-inf"))
         higher = tl.maximum(best, tl.max(scores, 1))
-        # A row may see nothing yet; -inf minus -inf would be NaN.
-        safe = tl.where(higher == float("-inf"), 0.0, higher)
+        safe = _finite(higher)
         weights = tl.exp2(scores - safe[:, None])
         shrink = tl.exp2(best - safe)
         total = total * shrink + tl.sum(weights, 1)
@@ -162,7 +166,7 @@ def _observe(
     q_ptr,
     k_ptr,
     position_ptr,
-    visible_ptr,
+    bias_ptr,
     lse_ptr,
     seen_ptr,
     scale_log2,
@@ -176,7 +180,7 @@ def _observe(
     DIM: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
-    MASKED: tl.constexpr,
+    BIASED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     kv_head = tl.program_id(1)
@@ -190,8 +194,9 @@ def _observe(
         mask=exists[None, :],
         other=0.0,
     )
-    if MASKED:
-        exists = exists & (tl.load(visible_ptr + key, mask=in_keys, other=0) != 0)
+    bias = tl.zeros([BLOCK_KEYS], tl.float32)
+    if BIASED:
+        bias = tl.load(bias_ptr + key, mask=in_keys, other=0.0) * LOG2E
     strongest = tl.zeros([BLOCK_KEYS], tl.float32)
     needed = tl.where(tl.program_id(0) * BLOCK_KEYS <= last, rows, 0)
     for start in range(0, needed, BLOCK_ROWS):
@@ -210,7 +215,7 @@ def _observe(
                 other=0.0,
             )
             lse = tl.load(lse_ptr + head * rows + row, mask=in_rows, other=0.0)
-            scores = tl.dot(q, k, input_precision=PRECISION) * scale_log2
+            scores = tl.dot(q, k, input_precision=PRECISION) * scale_log2 + bias[None, :]
             weights = tl.where(seen, tl.exp2(scores - lse[:, None]), 0.0)
             strongest = tl.maximum(strongest, tl.max(weights, 0))
     tl.store(seen_ptr + kv_head * keys + key, strongest, mask=in_keys)
@@ -221,7 +226,7 @@ def attend(
     k: torch.Tensor,
     v: torch.Tensor,
     positions: torch.Tensor,
-    visible: torch.Tensor | None,
+    bias: torch.Tensor | None,
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of every row over the keys up to its position.
@@ -230,7 +235,7 @@ def attend(
         q: `[heads, rows, head_dim]`; k, v: `[kv_heads, keys, head_dim]`. The last dimension is
             dense, the others may be strided.
         positions: int32 `[rows]`, ascending.
-        visible: bool `[keys]`, or None when all keys exist.
+        bias: fp32 `[keys]`, added to the scores of each key, or None; `-inf` hides a key.
 
     Returns:
         `[rows, heads * head_dim]`, and the row sums as fp32 log2 `[heads, rows]`.
@@ -259,11 +264,11 @@ def attend(
         k,
         v,
         positions,
-        positions if visible is None else visible.view(torch.uint8),
+        positions if bias is None else bias,
         out,
         lse if splits == 1 else partial_lse,
         partial,
-        scale * _LOG2E,
+        scale * LOG2E.value,
         rows,
         keys,
         q.stride(0),
@@ -278,7 +283,7 @@ def attend(
         BLOCK_ROWS=block_rows,
         BLOCK_KEYS=block_keys,
         SPLITS=splits,
-        MASKED=visible is not None,
+        BIASED=bias is not None,
         PRECISION="ieee" if wide else "tf32",
         num_warps=4,
         num_stages=2 if wide else 3,
@@ -294,7 +299,7 @@ def observe(
     q: torch.Tensor,
     k: torch.Tensor,
     positions: torch.Tensor,
-    visible: torch.Tensor | None,
+    bias: torch.Tensor | None,
     lse: torch.Tensor,
     scale: float,
 ) -> torch.Tensor:
@@ -311,10 +316,10 @@ def observe(
         q,
         k,
         positions,
-        positions if visible is None else visible.view(torch.uint8),
+        positions if bias is None else bias,
         lse,
         seen,
-        scale * _LOG2E,
+        scale * LOG2E.value,
         rows,
         keys,
         q.stride(0),
@@ -325,7 +330,7 @@ def observe(
         DIM=dim,
         BLOCK_ROWS=block_rows,
         BLOCK_KEYS=block_keys,
-        MASKED=visible is not None,
+        BIASED=bias is not None,
         PRECISION="ieee" if wide else "tf32",
         num_warps=4,
         num_stages=2,

@@ -85,11 +85,11 @@ class DeviceFeed:
         return self._slots[slot]
 
     def recorded_scores(
-        self, score_pass: ScorePass, most_rows: int, rows: torch.Tensor, visible: torch.Tensor
+        self, score_pass: ScorePass, most_rows: int, rows: torch.Tensor, bias: torch.Tensor
     ) -> torch.Tensor | None:
         if self._others:
             return None
-        found = self._workspace.scores(score_pass, most_rows, self._token_ids[rows], rows, visible)
+        found = self._workspace.scores(score_pass, most_rows, self._token_ids[rows], rows, bias)
         if found is None:
             return None
         scores, layers = found
@@ -104,6 +104,23 @@ class DeviceFeed:
                 self._wanted = self._issued = layers
                 self._issue_until(self._layers)
         return scores
+
+    def recorded_rows(self, rows: torch.Tensor, bias: torch.Tensor | None) -> bool:
+        # Layers that stay are there from the first on. Where none is and all must come over the
+        # bus, computing beside that is worth more than a recording.
+        brought = next((i for i in range(self._layers) if i not in self._here), self._layers)
+        if self._others or not self._all_held or (self._stream is not None and not brought):
+            return False
+        if not brought:
+            self._bring_rest()
+        split = brought or self._layers
+        recorded = self._workspace.rows(split, self._token_ids[rows], rows, bias)
+        if recorded is None:
+            return False
+        recorded.begin()
+        self._bring_rest()
+        recorded.finish()
+        return True
 
     def is_current(self) -> bool:
         return self._prompt == self._workspace.prompts
@@ -124,6 +141,16 @@ class DeviceFeed:
         while self._issued < stop:
             self._issue(self._issued % len(self._slots), self._issued % self._layers)
             self._issued += 1
+
+    def _bring_rest(self) -> None:
+        """Have all layers here for what is queued next in the current stream."""
+        if self._stream is not None:
+            self._issue_until(self._layers)
+            torch.cuda.current_stream().wait_stream(self._stream)
+        for layer in range(self._layers):
+            if layer not in self._here and self._stream is None:
+                self._bring(layer, *self._slots[layer])
+        self._here.update(range(self._layers))
 
     def _issue(self, slot: int, layer: int) -> None:
         stream = self._stream

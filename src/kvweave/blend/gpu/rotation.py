@@ -13,11 +13,15 @@ import triton.language as tl
 @triton.jit
 def _rotate(x_ptr, cos_ptr, sin_ptr, out_ptr, at, to, angle, mask, HALF: tl.constexpr):
     """`x` at offsets `at` `[tokens, HALF]`, rotated by the angles at `angle`, to offsets `to`."""
-    low = tl.load(x_ptr + at, mask=mask, other=0.0)
-    high = tl.load(x_ptr + at + HALF, mask=mask, other=0.0)
-    kind = low.dtype
-    low = low.to(tl.float32)
-    high = high.to(tl.float32)
+    low = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
+    high = tl.load(x_ptr + at + HALF, mask=mask, other=0.0).to(tl.float32)
+    _store_rotated(low, high, cos_ptr, sin_ptr, out_ptr, to, angle, mask, HALF)
+
+
+@triton.jit
+def _store_rotated(low, high, cos_ptr, sin_ptr, out_ptr, to, angle, mask, HALF: tl.constexpr):
+    """Both halves of the head dimension, fp32 `[tokens, HALF]`."""
+    kind = out_ptr.dtype.element_ty
     cos_low = tl.load(cos_ptr + angle, mask=mask, other=0.0)
     cos_high = tl.load(cos_ptr + angle + HALF, mask=mask, other=0.0)
     sin_low = tl.load(sin_ptr + angle, mask=mask, other=0.0)
@@ -32,9 +36,19 @@ def _copy(x_ptr, out_ptr, at, to, mask, HALF: tl.constexpr):
     tl.store(out_ptr + to + HALF, tl.load(x_ptr + at + HALF, mask=mask, other=0.0), mask=mask)
 
 
+@triton.jit
+def _scaled_halves(x_ptr, scale_ptr, at, scale_at, mask, BLOCK: tl.constexpr, HALF: tl.constexpr):
+    """Numbers of one byte at `at`, `[BLOCK, 2 * HALF]`, times their scales: two halves, fp32."""
+    # In one load: over a bus, a row of bytes is one request, its halves would be two.
+    x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
+    x = x * tl.load(scale_ptr + scale_at, mask=mask, other=0.0)
+    return tl.split(tl.permute(tl.reshape(x, (BLOCK, 2, HALF)), (0, 2, 1)))
+
+
 @triton.jit(do_not_specialize=["tokens"])
 def _gather(
     memory_ptr,
+    scale_ptr,
     source_ptr,
     cos_ptr,
     sin_ptr,
@@ -43,6 +57,9 @@ def _gather(
     tokens,
     page_stride,
     value_offset,
+    scale_stride,
+    key_scales,
+    value_scales,
     k_head,
     k_token,
     v_head,
@@ -50,29 +67,38 @@ def _gather(
     DIM: tl.constexpr,
     PAGE: tl.constexpr,
     BLOCK: tl.constexpr,
+    SCALED: tl.constexpr,
 ):
     head = tl.program_id(1)
     half = tl.arange(0, DIM // 2)[None, :]
+    whole = tl.arange(0, DIM)[None, :]
     for block in range(tl.program_id(0), tl.cdiv(tokens, BLOCK), tl.num_programs(0)):
         token = block * BLOCK + tl.arange(0, BLOCK)
         source = tl.load(source_ptr + token, mask=token < tokens, other=-1)
         mask = (source >= 0)[:, None]
         page = (source // PAGE).to(tl.int64)[:, None]
-        at = page * page_stride + (head * PAGE + (source % PAGE)[:, None]) * DIM + half
+        row = head * PAGE + (source % PAGE)[:, None]
+        at = page * page_stride + row * DIM
         wide = token[:, None].to(tl.int64)
-        _rotate(
-            memory_ptr,
-            cos_ptr,
-            sin_ptr,
-            keys_ptr,
-            at,
-            head.to(tl.int64) * k_head + wide * k_token + half,
-            wide * DIM + half,
-            mask,
-            DIM // 2,
-        )
-        to = head.to(tl.int64) * v_head + wide * v_token + half
-        _copy(memory_ptr, values_ptr, at + value_offset, to, mask, DIM // 2)
+        k_to = head.to(tl.int64) * k_head + wide * k_token + half
+        v_to = head.to(tl.int64) * v_head + wide * v_token + half
+        angle = wide * DIM + half
+        if SCALED:
+            scale_at = page * scale_stride + key_scales + head * DIM + whole
+            low, high = _scaled_halves(
+                memory_ptr, scale_ptr, at + whole, scale_at, mask, BLOCK, DIM // 2
+            )
+            _store_rotated(low, high, cos_ptr, sin_ptr, keys_ptr, k_to, angle, mask, DIM // 2)
+            scale_at = page * scale_stride + value_scales + row
+            low, high = _scaled_halves(
+                memory_ptr, scale_ptr, at + value_offset + whole, scale_at, mask, BLOCK, DIM // 2
+            )
+            kind = values_ptr.dtype.element_ty
+            tl.store(values_ptr + v_to, low.to(kind), mask=mask)
+            tl.store(values_ptr + v_to + DIM // 2, high.to(kind), mask=mask)
+        else:
+            _rotate(memory_ptr, cos_ptr, sin_ptr, keys_ptr, at + half, k_to, angle, mask, DIM // 2)
+            _copy(memory_ptr, values_ptr, at + value_offset + half, v_to, mask, DIM // 2)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -130,34 +156,45 @@ def gather_layer(
     keys: torch.Tensor,
     values: torch.Tensor,
     *,
+    stored: torch.dtype,
     page_tokens: int,
-    value_offset: int,
+    key_bytes: int,
     programs: int,
 ) -> None:
     """Bring the stored KV of one layer to its places in a prompt, rotating the keys.
 
     Args:
-        memory: `[pages, numbers]` of one layer, as stored: on the device, or page-locked on the
-            host, where the kernel reads it over the bus.
+        memory: uint8 `[pages, page_bytes]` of one layer, as stored (`kvweave.kv.precision`): on
+            the device, or page-locked on the host, where the kernel reads it over the bus.
         source: int32 `[tokens]`, the stored token (page * page_tokens + offset) that goes to each
             position; -1: none.
         cos, sin: fp32 `[tokens, head_dim]`.
         keys, values: `[kv_heads, tokens, head_dim]`, dense in the last dimension; written.
-        value_offset: where in a page the values begin.
+        stored: dtype of the stored numbers; of one byte: with scales behind them.
+        key_bytes: how much of a page is keys.
         programs: at most so many per head; few are enough to fill a bus.
     """
     kv_heads, tokens, dim = keys.shape
     block = 32
+    numbers = memory.view(stored)
+    scaled = stored.itemsize == 1
+    scales = memory.view(torch.float32) if scaled else numbers
+    # Of a page: numbers of the keys, their scales, numbers of the values, their scales.
+    key_scales = kv_heads * page_tokens * dim // 4
     _gather[(min(programs, triton.cdiv(tokens, block)), kv_heads)](
-        memory,
+        numbers,
+        scales,
         source,
         cos,
         sin,
         keys,
         values,
         tokens,
-        memory.stride(0),
-        value_offset,
+        numbers.stride(0),
+        key_bytes // stored.itemsize,
+        scales.stride(0),
+        key_scales,
+        key_bytes // 4 + key_scales,
         keys.stride(0),
         keys.stride(1),
         values.stride(0),
@@ -165,6 +202,7 @@ def gather_layer(
         DIM=dim,
         PAGE=page_tokens,
         BLOCK=block,
+        SCALED=scaled,
         num_warps=4,
     )
 

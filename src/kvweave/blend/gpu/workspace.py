@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 
 from kvweave.blend.attention import CausalRows
-from kvweave.blend.gpu.memory import held_layers
+from kvweave.blend.gpu.memory import MOST_RECORDED_ROWS, held_layers
 from kvweave.blend.gpu.rotation import gather_layer
 from kvweave.blend.rope import RowPositions
+from kvweave.blend.rows import run_layer
 from kvweave.kv import PAGE_TOKENS, KVFormat
 from kvweave.models import BlendableModel
 
 log = logging.getLogger(__name__)
 
 #: Programs per KV head that read over the bus: enough to fill it, few enough to compute beside.
-BUS_PROGRAMS = 4
+BUS_PROGRAMS = 8
 DEVICE_PROGRAMS = 256
-#: Layers that a recorded pass brings in ahead of the one that computes: what it brings in beyond
-#: its last layer, it must wait for.
+#: Layers that a recorded pass brings in ahead of the one that computes.
 LAYERS_AHEAD = 3
+#: A recording is for a number of rows; fewer are filled up to the next multiple of this.
+ROWS_STEP = 64
 
 LayerKV = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
+Result = TypeVar("Result")
 ScorePass = Callable[
     [BlendableModel, torch.Tensor, RowPositions, CausalRows, LayerKV, int], torch.Tensor
 ]
@@ -52,8 +57,9 @@ class Workspace:
     ) -> None:
         self.max_tokens = max_tokens
         self.memories = tuple(memories)
-        self.value_offset = fmt.key_bytes // model.dtype.itemsize
-        self._model = model
+        self.model = model
+        self._format = fmt
+        self.dtype = model.dtype
         self._record = record
         # Tokens before heads, as engines keep them in pages; zeros, not garbage: positions that are
         # not filled yet are masked, and 0 * NaN is NaN.
@@ -68,7 +74,10 @@ class Workspace:
         """int32 `[max_tokens]` each: which stored token of the memory goes to each position."""
         self.prompts = 0
         """How many prompts have used it: what lies in it is the last one's."""
-        self._recorded: dict[ScorePass, _RecordedPass] = {}
+        self._scores: dict[ScorePass, _RecordedScores] = {}
+        self._rows: dict[tuple[int, int], RecordedRows] = {}
+        # Only one recording runs at a time: what is scratch in one is scratch in all.
+        self._pool = torch.cuda.graph_pool_handle() if record else None
 
     def slots(self, tokens: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Keys and values, `[kv_heads, tokens, head_dim]`, of each layer that is held at a time."""
@@ -78,14 +87,15 @@ class Workspace:
         """Bring one layer of what `sources` says to its places."""
         for memory, source in zip(self.memories, self.sources, strict=True):
             gather_layer(
-                memory[layer].view(self._model.dtype),
+                memory[layer],
                 source,
                 self.cos,
                 self.sin,
                 keys,
                 values,
+                stored=self._format.precision.dtype,
                 page_tokens=PAGE_TOKENS,
-                value_offset=self.value_offset,
+                key_bytes=self._format.key_bytes,
                 programs=DEVICE_PROGRAMS if memory.is_cuda else BUS_PROGRAMS,
             )
 
@@ -95,7 +105,7 @@ class Workspace:
         rows: int,
         token_ids: torch.Tensor,
         positions: torch.Tensor,
-        visible: torch.Tensor,
+        bias: torch.Tensor,
     ) -> tuple[torch.Tensor, int] | None:
         """What `score_pass` says of this prompt, from its graph; None where there is none.
 
@@ -104,71 +114,189 @@ class Workspace:
         Args:
             rows: rows that the graph has; shorter questions repeat their last.
             token_ids, positions: int64, at most `rows`.
-            visible: bool `[tokens]`.
+            bias: fp32 `[tokens]`, see `CausalRows`.
         """
         if not self._record:
             return None
-        recorded = self._recorded.get(score_pass)
+        recorded = self._scores.get(score_pass)
         if recorded is None:
             try:
-                recorded = self._recorded[score_pass] = _RecordedPass(self, score_pass, rows)
-            except RuntimeError as error:  # such as an operator that cannot be recorded
-                log.warning("short passes are not recorded and take longer: %s", error)
-                self._record = False
+                recorded = self._scores[score_pass] = _RecordedScores(self, score_pass, rows)
+            except RuntimeError as error:
+                self._give_up(error)
                 return None
-        return recorded.run(token_ids, positions, visible)
+        return recorded.run(token_ids, positions, bias)
+
+    def rows(
+        self,
+        split: int,
+        token_ids: torch.Tensor,
+        positions: torch.Tensor,
+        bias: torch.Tensor | None,
+    ) -> RecordedRows | None:
+        """The recording of these rows through all layers, ready to run; None where there is none.
+
+        Args:
+            split: the layer before which it can be held up.
+            token_ids, positions: int64 `[rows]`.
+            bias: fp32 `[tokens]`, see `CausalRows`.
+        """
+        count = -(-len(positions) // ROWS_STEP) * ROWS_STEP
+        if not self._record or count > MOST_RECORDED_ROWS:
+            return None
+        recorded = self._rows.get((count, split))
+        if recorded is None:
+            recorded = RecordedRows(self, count, split)
+            recorded.set(token_ids, positions, bias)
+            try:
+                recorded.record(self._pool)
+            except RuntimeError as error:
+                self._give_up(error)
+                return None
+            self._rows[count, split] = recorded
+        else:
+            recorded.set(token_ids, positions, bias)
+        return recorded
+
+    def _give_up(self, error: RuntimeError) -> None:
+        """Such as for an operator that cannot be recorded."""
+        log.warning("passes are not recorded and take longer: %s", error)
+        self._record = False
 
 
-class _RecordedPass:
-    def __init__(self, workspace: Workspace, score_pass: ScorePass, rows: int) -> None:
-        model = workspace._model
+class _Inputs:
+    """What a recording reads, where it reads it: rows, the last of which fills up what is free."""
+
+    def __init__(self, workspace: Workspace, rows: int) -> None:
         self._workspace = workspace
-        self._ids = torch.zeros(rows, dtype=torch.int64, device=model.device)
-        self._positions = torch.zeros_like(self._ids)
-        self._visible = torch.zeros(workspace.max_tokens, dtype=torch.bool, device=model.device)
-        self._loading = torch.cuda.Stream(model.device)
-        self._layers = 0
+        device = workspace.cos.device
+        self.ids = torch.zeros(rows, dtype=torch.int64, device=device)
+        self._positions = torch.zeros_like(self.ids)
+        self._bias = torch.zeros(workspace.max_tokens, dtype=torch.float32, device=device)
+
+    def set(
+        self, token_ids: torch.Tensor, positions: torch.Tensor, bias: torch.Tensor | None
+    ) -> None:
+        count = len(positions)
+        for static, given in ((self.ids, token_ids), (self._positions, positions)):
+            static[:count] = given
+            static[count:] = given[-1]
+        # Keys after the last row are never seen.
+        if bias is None:
+            self._bias.zero_()
+        else:
+            self._bias[: len(bias)] = bias
+
+    def placed(self) -> tuple[RowPositions, CausalRows]:
+        """To be called within the recording."""
+        workspace = self._workspace
+        return (
+            RowPositions(self._positions, workspace.cos, workspace.sin),
+            CausalRows(self._positions, workspace.dtype, self._bias),
+        )
+
+
+class RecordedRows:
+    """Rows through all layers, as two graphs: up to a layer, and on from there.
+
+    In between, layers that are still on their way can be waited for.
+    """
+
+    def __init__(self, workspace: Workspace, rows: int, split: int) -> None:
+        self._workspace = workspace
+        self._split = split
+        self._inputs = _Inputs(workspace, rows)
+        self._graphs: list[torch.cuda.CUDAGraph] = []
+        # What the first graph leaves for the second, at each run.
+        self._between: tuple[torch.Tensor, RowPositions, CausalRows] | None = None
+
+    def set(
+        self, token_ids: torch.Tensor, positions: torch.Tensor, bias: torch.Tensor | None
+    ) -> None:
+        """The rows to be run; arguments as for `Workspace.rows`."""
+        self._inputs.set(token_ids, positions, bias)
+
+    def record(self, pool: Any) -> None:
+        """Record both graphs, over rows that have been set.
+
+        Raises:
+            RuntimeError: that cannot be done.
+        """
+        model, inputs = self._workspace.model, self._inputs
+        slots = self._workspace.slots(self._workspace.max_tokens)
+
+        def run(layers: range) -> tuple[torch.Tensor, RowPositions, CausalRows]:
+            hidden, placed, causal = self._between or (model.embed(inputs.ids), *inputs.placed())
+            for layer in layers:
+                hidden = run_layer(model, layer, hidden, placed, causal, *slots[layer])
+            return hidden, placed, causal
+
+        for layers in (range(self._split), range(self._split, model.layers)):
+            if len(layers):
+                graph, self._between = _record(partial(run, layers), pool)
+                graph.replay()  # the next one starts from what this leaves
+                self._graphs.append(graph)
+
+    def begin(self) -> None:
+        """The layers before the split."""
+        self._graphs[0].replay()
+
+    def finish(self) -> None:
+        """The others, if there are any."""
+        for graph in self._graphs[1:]:
+            graph.replay()
+
+
+class _RecordedScores:
+    """A score pass as one graph, which also brings in the layers that it asks for."""
+
+    def __init__(self, workspace: Workspace, score_pass: ScorePass, rows: int) -> None:
+        model = workspace.model
+        self._inputs = inputs = _Inputs(workspace, rows)
+        loading = torch.cuda.Stream(workspace.cos.device)
+        # The first run tells how many layers there is any use in.
+        self._layers = model.layers
 
         def run() -> torch.Tensor:
-            placed = RowPositions(self._positions, workspace.cos, workspace.sin)
-            causal = CausalRows(self._positions, model.dtype, self._visible)
-            feed = _Prefetch(workspace, self._loading)
-            scores = score_pass(model, self._ids, placed, causal, feed.layer, workspace.max_tokens)
-            # A pass may end early, but a recording must not end with gathering under way.
+            placed, causal = inputs.placed()
+            feed = _Prefetch(workspace, loading, self._layers)
+            scores = score_pass(model, inputs.ids, placed, causal, feed.layer, workspace.max_tokens)
             self._layers = feed.join()
             return scores
 
-        # Once as usual first: kernels are compiled and libraries set up outside of the recording.
-        warm_up = torch.cuda.Stream(model.device)
-        warm_up.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(warm_up):
-            run()
-        torch.cuda.synchronize(model.device)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self._scores = run()
+        self._graph, self._scores = _record(run)
 
     def run(
-        self, token_ids: torch.Tensor, positions: torch.Tensor, visible: torch.Tensor
+        self, token_ids: torch.Tensor, positions: torch.Tensor, bias: torch.Tensor
     ) -> tuple[torch.Tensor, int]:
-        count, tokens = len(positions), len(visible)
-        for static, given in ((self._ids, token_ids), (self._positions, positions)):
-            static[:count] = given
-            static[count:] = given[-1]
-        self._visible[:tokens] = visible
-        self._visible[tokens:] = False
+        self._inputs.set(token_ids, positions, bias)
         self._graph.replay()
-        return self._scores[:tokens], self._layers
+        return self._scores[: len(bias)], self._layers
+
+
+def _record(run: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUDAGraph, Result]:
+    # Once as usual first: kernels are compiled and libraries set up outside of the recording.
+    warm_up = torch.cuda.Stream()
+    warm_up.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(warm_up):
+        run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    # Other threads may use the device meanwhile.
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        result = run()
+    return graph, result
 
 
 class _Prefetch:
-    """Layers in order, gathered on a stream beside the one that computes."""
+    """The first `layers` layers in order, gathered on a stream beside the one that computes."""
 
-    def __init__(self, workspace: Workspace, stream: torch.cuda.Stream) -> None:
+    def __init__(self, workspace: Workspace, stream: torch.cuda.Stream, layers: int) -> None:
         self._workspace = workspace
         self._stream = stream
         self._slots = workspace.slots(workspace.max_tokens)
-        self._layers = workspace.memories[0].shape[0] if workspace.memories else 0
+        self._layers = layers
+        self._asked = 0
         self._ahead = min(LAYERS_AHEAD, len(self._slots) - 1)
         self._issued = 0
         self._ready: dict[int, torch.cuda.Event] = {}
@@ -189,10 +317,11 @@ class _Prefetch:
             self._ready[self._issued] = ready
             self._issued += 1
         current.wait_event(self._ready.pop(layer))
+        self._asked = layer + 1
         return self._slots[layer % len(self._slots)]
 
     def join(self) -> int:
-        """Wait for what is still being brought in; returns how many layers have been."""
+        """Wait for what is still being brought in; returns how many layers were asked for."""
         for ready in self._ready.values():
             torch.cuda.current_stream().wait_event(ready)
-        return self._issued
+        return self._asked

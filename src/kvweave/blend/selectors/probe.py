@@ -23,15 +23,16 @@ def question_scores(selection: Selection, score_pass: ScorePass) -> torch.Tensor
     """What `score_pass` says of the prompt's question: fp32 `[tokens]`."""
     model, layout, feed = selection.model, selection.layout, selection.feed
     rows = layout.question[-MAX_QUESTION_TOKENS:]
-    visible = layout.cached.clone()
-    visible[rows] = True
-    scores = feed.recorded_scores(score_pass, MAX_QUESTION_TOKENS, rows, visible)
+    bias = torch.zeros_like(layout.cached, dtype=torch.float32)
+    bias[layout.forced] = float("-inf")  # not there yet
+    bias[rows] = 0.0
+    scores = feed.recorded_scores(score_pass, MAX_QUESTION_TOKENS, rows, bias)
     if scores is None:
         scores = score_pass(
             model,
             layout.token_ids[rows],
             RowPositions(rows, feed.cos, feed.sin),
-            CausalRows(rows, model.dtype, visible),
+            CausalRows(rows, model.dtype, bias),
             feed.layer,
             layout.tokens,
         )

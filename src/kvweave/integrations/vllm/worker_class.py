@@ -49,6 +49,7 @@ class KvweaveWorker(_Worker):
             kv_heads=attention.num_kv_heads,
             head_dim=attention.head_size,
             hidden=model_config.get_hidden_size(),
+            intermediate=model_config.hf_text_config.intermediate_size,
             itemsize=torch.empty(0, dtype=model_config.dtype).element_size(),
             device=self.device,
         )

@@ -55,7 +55,7 @@ class Tier(Protocol):
         """Forget everything not in use; returns the number of chunks dropped."""
 
     def memory(self) -> torch.Tensor | None:
-        """Memory that a kernel can read chunk KV in, exactly as computed; None: there is none."""
+        """Memory in which a kernel can read chunk KV, in the storage dtype; None: there is none."""
 
     def stats(self) -> TierStats: ...
 

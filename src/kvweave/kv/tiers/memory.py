@@ -111,8 +111,7 @@ class MemoryTier:
 
     def memory(self) -> torch.Tensor | None:
         memory = self._arena.memory
-        exact = self._format.precision.name == "auto"
-        return memory if exact and (memory.is_cuda or memory.is_pinned()) else None
+        return memory if memory.is_cuda or memory.is_pinned() else None
 
     def stats(self) -> TierStats:
         with self._lock:
