@@ -62,7 +62,7 @@ def test_ratio_zero_is_plain_reuse_rotated_in_place(bench):
 
 @torch.no_grad()
 def test_recomputed_tokens_see_stale_ones_less(llama):
-    """The model run over the recomputed tokens alone, the others' KV given, by a mask of our own."""
+    """The model run over the recomputed tokens alone, the others' KV given, by our own mask."""
     layout = llama.layout(*segments(llama, order=(2, 0, 1), missing=(0,)))
     _, reused = llama.blend(layout, ratio=0.0)
     _, blended = llama.blend(layout, "chunk_heads", ratio=0.3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -9,7 +10,8 @@ import torch
 
 from kvweave.blend import SELECTORS, Selection
 from kvweave.blend.feed import make_feed
-from kvweave.blend.selectors.sentences import whole_sentences
+from kvweave.blend.selectors.links import linked_scores
+from kvweave.blend.selectors.sentences import REACH, evened, whole_sentences
 from kvweave.models import ReadingProfile
 
 
@@ -127,6 +129,62 @@ def test_sentences_takes_the_sentence_that_the_retrieval_heads_attend_to_most(ll
 
     llama.blendable.profile = ReadingProfile(heads, ends)
     assert select(llama, layout, "sentences", len(best)).sort().values.tolist() == list(best)
+
+
+def test_what_a_place_alone_draws_counts_by_its_root_only():
+    torch.manual_seed(0)
+    scores = torch.rand(2000) + 0.1
+    scores[1000:] *= 100.0
+    even = evened(scores, torch.ones(2000, dtype=torch.bool))
+    early, late = even[: 1000 - REACH].mean(), even[1000 + REACH :].mean()
+    assert late / early == pytest.approx(10.0, rel=0.1)
+
+
+def test_scores_that_are_no_candidates_do_not_move_the_others():
+    candidates = torch.arange(600) >= 300
+    scores = torch.rand(600) + 0.1
+    louder = torch.where(candidates, scores, 50 * scores)
+    assert torch.allclose(
+        evened(scores, candidates)[candidates], evened(louder, candidates)[candidates]
+    )
+
+
+def linked(llama, chunks, scores):
+    """What sentences of four tokens each get, in chunks of several sentences."""
+    prefix = tuple(range(1, 9))
+    layout = llama.layout([("system", prefix), *(("cached", c) for c in chunks), ("fresh", (9,))])
+    numbers = torch.arange(layout.tokens) // 4
+    return linked_scores(layout, numbers, torch.tensor(scores).repeat_interleave(4)[: len(numbers)])
+
+
+def test_a_sentence_gets_something_from_one_that_it_shares_rare_words_with(llama):
+    chunks = [(20, 21, 22, 23, 30, 31, 5, 6), (20, 21, 40, 5, 50, 51, 52, 6)]
+    found = linked(llama, chunks, [9.0, 9.0, 1.0, 0.0, 0.0, 0.0, 9.0])
+    # Of four sentences, two have 20, 21 and 5; one has each of the others.
+    common, alone = math.log(4 / 2), math.log(4 / 1)
+    source, target = 2 * common**2 + 2 * alone**2, 3 * common**2 + alone**2
+    assert float(found[4]) == pytest.approx(0.5 * (2 * common**2) ** 2 / (source * target))
+    assert found[3] == found[5] == 0.0
+    assert found[2] == 0.0, "a source gets nothing from itself"
+
+
+def test_words_that_stand_everywhere_link_nothing(llama):
+    chunks = [(20, 21, 5, 6, 30, 31, 5, 6), (40, 41, 5, 6, 50, 51, 5, 6)]
+    assert linked(llama, chunks, [0.0, 0.0, 1.0, 0.2, 0.1, 0.1, 0.0]).abs().max() < 1e-6
+
+
+def test_what_is_no_chunk_links_nothing(llama):
+    chunks = [(20, 21, 22, 23), (1, 2, 3, 4)]
+    assert linked(llama, chunks, [1.0, 1.0, 0.0, 0.0, 1.0]).abs().max() == 0.0
+
+
+def test_a_linked_sentence_is_taken_before_one_that_is_attended_to_less_than_the_link():
+    numbers = torch.tensor([0, 0, 1, 1, 2, 2])
+    scores = torch.tensor([0.5, 0.5, 0.1, 0.1, 0.0, 0.0])
+    candidates = torch.ones(6, dtype=torch.bool)
+    links = torch.tensor([0.0, 0.0, 0.2])
+    assert set(whole_sentences(scores, numbers, candidates, 4, links).tolist()) == {0, 1, 4, 5}
+    assert set(whole_sentences(scores, numbers, candidates, 4).tolist()) == {0, 1, 2, 3}
 
 
 def test_sentences_reads_no_layer_after_its_last_head(llama, layout):

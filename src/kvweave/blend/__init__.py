@@ -4,7 +4,7 @@ from kvweave.blend.attention import CausalRows
 from kvweave.blend.chunks import compute_chunk_kv, kv_layout
 from kvweave.blend.gpu import make_workspace
 from kvweave.blend.gpu.memory import workspace_bytes
-from kvweave.blend.layout import Placement, PromptLayout
+from kvweave.blend.layout import Placement, PromptLayout, to_device
 from kvweave.blend.prefill import (
     BlendResult,
     KVSink,
@@ -40,5 +40,6 @@ __all__ = [
     "run_layers",
     "select_tokens",
     "start_blend",
+    "to_device",
     "workspace_bytes",
 ]

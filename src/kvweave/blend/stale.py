@@ -24,6 +24,5 @@ def stale_bias(layout: PromptLayout, recomputed: torch.Tensor) -> torch.Tensor |
     """
     if len(recomputed) == len(layout.candidate_positions):
         return None
-    bias = layout.candidates.float() * STALE_BIAS
-    bias[recomputed] = 0.0
-    return bias
+    # Filled, not assigned: a number of the host's to assign would first be copied to the device.
+    return (layout.candidates.float() * STALE_BIAS).index_fill_(0, recomputed, 0.0)

@@ -24,8 +24,8 @@ def question_scores(selection: Selection, score_pass: ScorePass) -> torch.Tensor
     model, layout, feed = selection.model, selection.layout, selection.feed
     rows = layout.question[-MAX_QUESTION_TOKENS:]
     bias = torch.zeros_like(layout.cached, dtype=torch.float32)
-    bias[layout.forced] = float("-inf")  # not there yet
-    bias[rows] = 0.0
+    bias.index_fill_(0, layout.forced, float("-inf"))  # not there yet
+    bias.index_fill_(0, rows, 0.0)
     scores = feed.recorded_scores(score_pass, MAX_QUESTION_TOKENS, rows, bias)
     if scores is None:
         scores = score_pass(

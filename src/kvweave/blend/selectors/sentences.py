@@ -4,7 +4,8 @@ A few heads of a model find what a question needs (Wu et al. 2024, "Retrieval He
 Explains Long-Context Factuality", arXiv 2404.15574); `kvweave profile` tells which. Their attention
 peaks on single tokens, but what such a token means in this prompt was worked out over the tokens
 before it: "she" of "she plays the flute" must be read again as well, or "flute" still belongs to
-nobody. So sentences are taken whole, the most attended first.
+nobody. So sentences are taken whole, the most attended first; what a chunk says near the question
+does not count for more by that alone, and what shares rare words with the most attended counts too.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 
 from kvweave.blend.attention import CausalRows
 from kvweave.blend.layout import PromptLayout, to_device
 from kvweave.blend.rope import RowPositions
 from kvweave.blend.selectors.base import Selection, strongest
+from kvweave.blend.selectors.links import linked_scores
 from kvweave.blend.selectors.probe import question_scores, watch_heads
 from kvweave.models import BlendableModel
 
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 WINDOW = 16
 #: Watched where the retrieval heads are not known: all heads of these layers, as shares of all.
 MIDDLE = 0.4, 0.8
+#: Tokens to either side over which the level of the scores is taken.
+REACH = 128
 _ABOVE_ALL = 1e4
 
 
@@ -38,13 +43,42 @@ class Sentences:
 
     def select(self, selection: Selection) -> torch.Tensor:
         layout = selection.layout
-        scores = question_scores(selection, retrieval_attention)
+        scores = evened(question_scores(selection, retrieval_attention), layout.candidates)
+        selection.scores = scores
         numbers = sentence_numbers(layout, selection.model.profile.sentence_ends)
-        return whole_sentences(scores, numbers, layout.candidates, selection.budget)
+        linked = linked_scores(layout, numbers, scores)
+        return whole_sentences(scores, numbers, layout.candidates, selection.budget, linked)
+
+
+def evened(scores: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    """Scores less what a token's place alone draws: the later in a prompt, the more attention.
+
+    Each is divided by the root of the geometric mean of the candidates' scores around it.
+
+    Args:
+        scores: fp32 `[tokens]`.
+        candidates: bool `[tokens]`.
+    """
+    logs = (scores + 1e-6).log()
+    counted = candidates.float()
+    share = _mean_around(counted)
+    level = _mean_around(logs * counted) / share.clamp(min=1e-9)
+    overall = (logs * counted).sum() / counted.sum().clamp(min=1)
+    return scores * (-0.5 * torch.where(share > 0, level, overall)).exp()
+
+
+def _mean_around(values: torch.Tensor) -> torch.Tensor:
+    # Not by differences of running sums: those are not the same on every rank.
+    pooled = F.avg_pool1d(values[None, None], 2 * REACH + 1, 1, REACH, count_include_pad=False)
+    return pooled[0, 0]
 
 
 def whole_sentences(
-    scores: torch.Tensor, numbers: torch.Tensor, candidates: torch.Tensor, budget: int
+    scores: torch.Tensor,
+    numbers: torch.Tensor,
+    candidates: torch.Tensor,
+    budget: int,
+    linked: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """`budget` positions: the sentences with the highest mean score, then the best other tokens.
 
@@ -56,11 +90,15 @@ def whole_sentences(
         scores: fp32 `[tokens]`.
         numbers: of each token's sentence, see `sentence_numbers`; on the host.
         candidates: bool `[tokens]`; of a sentence, only these count and are taken.
+        linked: fp32 `[sentences]`, what a sentence counts for at least.
     """
     lengths = to_device(torch.bincount(numbers), scores.device)
     scores = scores.masked_fill(~candidates, 0.0)
     sizes = _sums(candidates.float(), lengths)
-    order = (_sums(scores, lengths) / sizes.clamp(min=1)).argsort(descending=True, stable=True)
+    worth = _sums(scores, lengths) / sizes.clamp(min=1)
+    if linked is not None:
+        worth = torch.maximum(worth, linked)
+    order = worth.argsort(descending=True, stable=True)
     chosen = torch.zeros_like(sizes, dtype=torch.bool)
     chosen[order] = sizes[order].cumsum(0) <= budget
     first = torch.repeat_interleave(chosen, lengths, output_size=len(numbers))

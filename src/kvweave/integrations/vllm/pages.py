@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from kvweave.blend import to_device
+
 
 class PageWriter:
     """Writes KV by page slots.
@@ -36,7 +38,7 @@ class PageWriter:
         """int64 slots of the positions `first..last-1` of a request with these pages."""
         positions = torch.arange(first, last)
         blocks = torch.tensor(block_ids, dtype=torch.int64)[positions // self.block_tokens]
-        return (blocks * self.block_tokens + positions % self.block_tokens).to(device)
+        return to_device(blocks * self.block_tokens + positions % self.block_tokens, device)
 
     def write(
         self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
