@@ -10,6 +10,8 @@ import torch
 
 from kvweave.blend import SELECTORS, Selection
 from kvweave.blend.feed import make_feed
+from kvweave.blend.rope import RowPositions
+from kvweave.blend.rows import run_apart
 from kvweave.blend.selectors.links import linked_scores
 from kvweave.blend.selectors.sentences import REACH, evened, whole_sentences
 from kvweave.models import ReadingProfile
@@ -115,7 +117,7 @@ def test_query_attention_finds_the_tokens_the_question_attends_to(llama, layout)
 
 def test_sentences_takes_the_sentence_that_the_retrieval_heads_attend_to_most(llama, layout):
     weights = question_weights(llama, layout)
-    heads = ((1, 3), (2, 0))
+    heads = ((0, 3), (2, 0))  # one in the first layer: the question sees the chunks in all
     scores = sum(weights[layer][head].amax(dim=0) for layer, head in heads)
     ends = torch.zeros(llama.blendable.vocab_size, dtype=torch.bool)
     ends[layout.token_ids[layout.candidates][::7]] = True  # a sentence every few tokens
@@ -187,12 +189,27 @@ def test_a_linked_sentence_is_taken_before_one_that_is_attended_to_less_than_the
     assert set(whole_sentences(scores, numbers, candidates, 4).tolist()) == {0, 1, 2, 3}
 
 
-def test_sentences_reads_no_layer_after_its_last_head(llama, layout):
-    llama.blendable.profile = ReadingProfile(((1, 0),), None)
+@pytest.mark.parametrize(("heads", "layers"), [(((1, 0),), 1), (((0, 1), (1, 0)), 2)])
+def test_sentences_reads_no_layer_before_or_after_those_that_matter(llama, layout, heads, layers):
+    """A quarter of the four layers goes without the chunks, unless a head there is watched."""
+    llama.blendable.profile = ReadingProfile(heads, None)
     feed = make_feed(llama.blendable, layout, overlap=True)
     with torch.no_grad():
         SELECTORS["sentences"].select(Selection(llama.blendable, layout, feed, 9))
-    assert feed.layers_loaded == 2
+    assert feed.layers_loaded == layers
+
+
+@torch.no_grad()
+def test_rows_apart_are_a_text_of_their_own_at_their_positions(llama, layout):
+    """Against `transformers`, given the question alone."""
+    rows = layout.question
+    out = llama.model(
+        layout.token_ids[rows][None], position_ids=rows[None], output_hidden_states=True
+    )
+    model, feed = llama.blendable, make_feed(llama.blendable, layout, overlap=True)
+    placed = RowPositions(rows, feed.cos, feed.sin)
+    found = run_apart(model, model.embed(layout.token_ids[rows]), placed, 2)
+    torch.testing.assert_close(found, out.hidden_states[2][0], atol=1e-5, rtol=1e-4)
 
 
 def test_sentences_that_fit_are_taken_whole_and_the_rest_of_the_budget_by_token():

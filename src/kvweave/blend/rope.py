@@ -38,6 +38,11 @@ class RowPositions:
         else:
             self._cos, self._sin = cos[positions], sin[positions]
 
+    def apart(self) -> RowPositions:
+        """Neighbouring rows with their angles, but at places of their own, from 0 on."""
+        cos, sin = (angles[self.positions] for angles in self._all)
+        return RowPositions(self.positions - self.positions[:1], cos, sin)
+
     def place(
         self,
         q: torch.Tensor,

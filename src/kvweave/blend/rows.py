@@ -33,3 +33,19 @@ def run_layer(
     if layer + 1 == model.layers:
         return hidden
     return model.finish(layer, hidden, causal.attend(q, keys, values, model.scale))
+
+
+def run_apart(
+    model: BlendableModel, hidden: torch.Tensor, placed: RowPositions, layers: int
+) -> torch.Tensor:
+    """Neighbouring rows through the first `layers` layers, seeing nothing but one another.
+
+    hidden: `[rows, hidden]`, and so is what is returned.
+    """
+    apart = placed.apart()
+    causal = CausalRows(apart.positions, model.dtype)
+    keys = hidden.new_zeros(len(hidden), model.kv_heads, model.head_dim).transpose(0, 1)
+    values = torch.zeros_like(keys)
+    for layer in range(layers):
+        hidden = run_layer(model, layer, hidden, apart, causal, keys, values)
+    return hidden

@@ -6,6 +6,8 @@ memory of the host comes over the bus on a stream of its own, a few layers ahead
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 
 from kvweave.blend.feed import read_layer
@@ -15,6 +17,9 @@ from kvweave.blend.rope import apply_rope
 from kvweave.blend.timing import Stopwatch
 from kvweave.kv import PAGE_TOKENS
 from kvweave.models import BlendableModel
+
+#: Layers that must be there together before the computation goes on with them.
+_LAYERS_PER_WAIT = 2
 
 
 class DeviceFeed:
@@ -40,16 +45,16 @@ class DeviceFeed:
             placement.lease.tier == "gpu" for placement in layout.placements
         )
         self._slots = workspace.slots(layout.tokens)
-        # Where all layers are held, a layer that was brought in once stays.
+        # Where all layers are held, a layer that was brought in once stays. When it is there; None:
+        # before anything that is queued from now on.
         self._all_held = len(self._slots) == self._layers
-        self._here: set[int] = set()
+        self._arrivals: dict[int, torch.cuda.Event | None] = {}
         self._token_ids = layout.token_ids
         self.cos, self.sin = workspace.cos[: layout.tokens], workspace.sin[: layout.tokens]
         self.layers_loaded = 0
         self._clock = Stopwatch(model.device)
-        # First layer and the one after the last, and the marks before and after them.
-        self._passes: list[tuple[int, int, int, int]] = []
-        self._began: tuple[int, int] | None = None
+        self._timed: list[tuple[int, int, int]] = []
+        """Layers brought in at once, and the marks before and after them."""
         self._stream = None if on_device or not overlap else torch.cuda.Stream(model.device)
         self._ready: list[torch.cuda.Event | None] = [None] * len(self._slots)
         self._free: list[torch.cuda.Event | None] = [None] * len(self._slots)
@@ -58,31 +63,16 @@ class DeviceFeed:
             self._stream.wait_stream(torch.cuda.current_stream(model.device))
 
     def layer(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-        if layer in self._here:
+        if self._all_held:
+            if layer not in self._arrivals:
+                self._fetch(range(layer, self._layers))
+            self._await(layer)
             return self._slots[layer]
         if self._stream is None:
             pair = self._slots[layer % len(self._slots)]
             self._bring(layer, *pair)
-            if self._all_held:
-                self._here.add(layer)
             return pair
-        if self._wanted % self._layers != layer:  # a pass begins anew, or begins within
-            self._wanted = self._issued = self._issued + (layer - self._issued) % self._layers
-        current = torch.cuda.current_stream()
-        slots = len(self._slots)
-        # The layer before this one is done with; its slot may be filled once the device got here.
-        done = torch.cuda.Event()
-        done.record(current)
-        self._free[(self._wanted - 1) % slots] = done
-        self._issue_until(min(self._wanted + slots, self._end_of_pass() + 1))
-        slot = self._wanted % slots
-        ready = self._ready[slot]
-        assert ready is not None
-        current.wait_event(ready)
-        self._wanted += 1
-        if self._all_held:
-            self._here.add(layer)
-        return self._slots[slot]
+        return self._next_in_ring(layer, self._stream)
 
     def recorded_scores(
         self, score_pass: ScorePass, most_rows: int, rows: torch.Tensor, bias: torch.Tensor
@@ -93,33 +83,28 @@ class DeviceFeed:
         if found is None:
             return None
         scores, layers = found
-        self.layers_loaded += layers
+        self.layers_loaded += len(layers)
         if self._stream is not None:
-            # The pass reads the slots that are filled next.
+            # The pass reads slots that are filled next, and has the bus to itself.
             self._stream.wait_stream(torch.cuda.current_stream())
         if self._all_held:
-            self._here.update(range(layers))
-            if self._stream is not None:
-                # The rest comes in while the first layers compute.
-                self._wanted = self._issued = layers
-                self._issue_until(self._layers)
+            self._arrivals.update(dict.fromkeys(layers))
+            self._fetch(range(self._layers))
         return scores
 
     def recorded_rows(self, rows: torch.Tensor, bias: torch.Tensor | None) -> bool:
-        # Layers that stay are there from the first on. Where none is and all must come over the
-        # bus, computing beside that is worth more than a recording.
-        brought = next((i for i in range(self._layers) if i not in self._here), self._layers)
-        if self._others or not self._all_held or (self._stream is not None and not brought):
+        if self._others or not self._all_held:
             return False
-        if not brought:
-            self._bring_rest()
-        split = brought or self._layers
-        recorded = self._workspace.rows(split, self._token_ids[rows], rows, bias)
+        self._fetch(range(self._layers))
+        recorded = self._workspace.rows(self._pieces(), self._token_ids[rows], rows, bias)
         if recorded is None:
             return False
-        recorded.begin()
-        self._bring_rest()
-        recorded.finish()
+
+        def await_all(layers: range) -> None:
+            for layer in layers:
+                self._await(layer)
+
+        recorded.run(await_all)
         return True
 
     def is_current(self) -> bool:
@@ -127,48 +112,86 @@ class DeviceFeed:
 
     def load_seconds(self) -> float:
         """Layers that came in within a recorded pass, untimed, count as the timed ones do."""
-        timed = sum(last - first for first, last, _, _ in self._passes)
-        seconds = sum(self._clock.seconds(begin, end) for _, _, begin, end in self._passes)
+        timed = sum(count for count, _, _ in self._timed)
+        seconds = sum(self._clock.seconds(begin, end) for _, begin, end in self._timed)
         return seconds * self.layers_loaded / timed if timed else 0.0
 
     def stalled_seconds(self) -> float:
         return 0.0  # it waits in stream order, unseen from here
 
-    def _end_of_pass(self) -> int:
-        return self._wanted - self._wanted % self._layers + self._layers - 1
+    # -- where all layers are held -----------------------------------------------------------------
 
-    def _issue_until(self, stop: int) -> None:
-        while self._issued < stop:
-            self._issue(self._issued % len(self._slots), self._issued % self._layers)
-            self._issued += 1
-
-    def _bring_rest(self) -> None:
-        """Have all layers here for what is queued next in the current stream."""
-        if self._stream is not None:
-            self._issue_until(self._layers)
-            torch.cuda.current_stream().wait_stream(self._stream)
-        for layer in range(self._layers):
-            if layer not in self._here and self._stream is None:
+    def _fetch(self, layers: range) -> None:
+        """Begin to bring in those of `layers` that are not there nor on their way."""
+        missing = [layer for layer in layers if layer not in self._arrivals]
+        if not missing:
+            return
+        if self._stream is None:
+            for layer in missing:
                 self._bring(layer, *self._slots[layer])
-        self._here.update(range(self._layers))
+                self._arrivals[layer] = None
+            return
+        with torch.cuda.stream(self._stream):
+            begin = self._clock.mark()
+            for layer in missing:
+                self._bring(layer, *self._slots[layer])
+                arrival = torch.cuda.Event()
+                arrival.record(self._stream)
+                self._arrivals[layer] = arrival
+            self._timed.append((len(missing), begin, self._clock.mark()))
 
-    def _issue(self, slot: int, layer: int) -> None:
-        stream = self._stream
-        assert stream is not None
+    def _await(self, layer: int) -> None:
+        """Let the current stream wait until `layer` is there."""
+        arrival = self._arrivals[layer]
+        if arrival is not None:
+            torch.cuda.current_stream().wait_event(arrival)
+
+    def _pieces(self) -> tuple[range, ...]:
+        """All layers, cut where the computation may have to wait for some that are on their way."""
+        cuts = [0]
+        for layer in range(1, self._layers):
+            coming, before = (self._arrivals[i] is not None for i in (layer, layer - 1))
+            if coming != before or (coming and layer - cuts[-1] == _LAYERS_PER_WAIT):
+                cuts.append(layer)
+        return tuple(range(a, b) for a, b in pairwise([*cuts, self._layers]))
+
+    # -- where a few are ---------------------------------------------------------------------------
+
+    def _next_in_ring(
+        self, layer: int, stream: torch.cuda.Stream
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if self._wanted % self._layers != layer:  # a pass begins anew, or begins within
+            self._wanted = self._issued = self._issued + (layer - self._issued) % self._layers
+        current = torch.cuda.current_stream()
+        slots = len(self._slots)
+        # The layer before this one is done with; its slot may be filled once the device got here.
+        done = torch.cuda.Event()
+        done.record(current)
+        self._free[(self._wanted - 1) % slots] = done
+        end_of_pass = self._wanted - self._wanted % self._layers + self._layers
+        while self._issued < min(self._wanted + slots, end_of_pass):
+            self._issue(self._issued % slots, self._issued % self._layers, stream)
+            self._issued += 1
+        slot = self._wanted % slots
+        ready = self._ready[slot]
+        assert ready is not None
+        current.wait_event(ready)
+        self._wanted += 1
+        return self._slots[slot]
+
+    def _issue(self, slot: int, layer: int, stream: torch.cuda.Stream) -> None:
         free = self._free[slot]
         with torch.cuda.stream(stream):
             if free is not None:
                 stream.wait_event(free)
-            if self._began is None or layer == 0:
-                self._began = layer, self._clock.mark()
+            begin = self._clock.mark()
             self._bring(layer, *self._slots[slot])
-            if layer + 1 == self._layers:
-                first, mark = self._began
-                self._passes.append((first, self._layers, mark, self._clock.mark()))
-                self._began = None
+            self._timed.append((1, begin, self._clock.mark()))
             ready = torch.cuda.Event()
             ready.record(stream)
         self._ready[slot] = ready
+
+    # -- both --------------------------------------------------------------------------------------
 
     def _bring(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         self._workspace.gather(layer, keys, values)

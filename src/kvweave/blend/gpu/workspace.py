@@ -75,13 +75,22 @@ class Workspace:
         self.prompts = 0
         """How many prompts have used it: what lies in it is the last one's."""
         self._scores: dict[ScorePass, _RecordedScores] = {}
-        self._rows: dict[tuple[int, int], RecordedRows] = {}
+        self._rows: dict[tuple[int, tuple[range, ...]], RecordedRows] = {}
+        self._between: torch.Tensor | None = None
         # Only one recording runs at a time: what is scratch in one is scratch in all.
         self._pool = torch.cuda.graph_pool_handle() if record else None
 
     def slots(self, tokens: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Keys and values, `[kv_heads, tokens, head_dim]`, of each layer that is held at a time."""
         return [(keys[:, :tokens], values[:, :tokens]) for keys, values in self._slots]
+
+    def between(self, rows: int) -> torch.Tensor:
+        """Where recordings leave hidden states from one piece to the next, `[rows, hidden]`."""
+        if self._between is None:
+            token = torch.zeros(1, dtype=torch.int64, device=self.cos.device)
+            width = self.model.embed(token).shape[1]
+            self._between = self.cos.new_zeros(MOST_RECORDED_ROWS, width, dtype=self.dtype)
+        return self._between[:rows]
 
     def gather(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Bring one layer of what `sources` says to its places."""
@@ -106,10 +115,10 @@ class Workspace:
         token_ids: torch.Tensor,
         positions: torch.Tensor,
         bias: torch.Tensor,
-    ) -> tuple[torch.Tensor, int] | None:
+    ) -> tuple[torch.Tensor, range] | None:
         """What `score_pass` says of this prompt, from its graph; None where there is none.
 
-        Also how many layers, from the first, the pass has brought in.
+        Also which layers the pass has brought in.
 
         Args:
             rows: rows that the graph has; shorter questions repeat their last.
@@ -129,7 +138,7 @@ class Workspace:
 
     def rows(
         self,
-        split: int,
+        pieces: tuple[range, ...],
         token_ids: torch.Tensor,
         positions: torch.Tensor,
         bias: torch.Tensor | None,
@@ -137,23 +146,23 @@ class Workspace:
         """The recording of these rows through all layers, ready to run; None where there is none.
 
         Args:
-            split: the layer before which it can be held up.
+            pieces: all layers, in pieces between which it can be held up.
             token_ids, positions: int64 `[rows]`.
             bias: fp32 `[tokens]`, see `CausalRows`.
         """
         count = -(-len(positions) // ROWS_STEP) * ROWS_STEP
         if not self._record or count > MOST_RECORDED_ROWS:
             return None
-        recorded = self._rows.get((count, split))
+        recorded = self._rows.get((count, pieces))
         if recorded is None:
-            recorded = RecordedRows(self, count, split)
+            recorded = RecordedRows(self, count, pieces)
             recorded.set(token_ids, positions, bias)
             try:
                 recorded.record(self._pool)
             except RuntimeError as error:
                 self._give_up(error)
                 return None
-            self._rows[count, split] = recorded
+            self._rows[count, pieces] = recorded
         else:
             recorded.set(token_ids, positions, bias)
         return recorded
@@ -197,18 +206,16 @@ class _Inputs:
 
 
 class RecordedRows:
-    """Rows through all layers, as two graphs: up to a layer, and on from there.
+    """Rows through all layers, one graph for each piece of them.
 
-    In between, layers that are still on their way can be waited for.
+    Before a piece, its layers can be waited for.
     """
 
-    def __init__(self, workspace: Workspace, rows: int, split: int) -> None:
+    def __init__(self, workspace: Workspace, rows: int, pieces: Sequence[range]) -> None:
         self._workspace = workspace
-        self._split = split
         self._inputs = _Inputs(workspace, rows)
+        self._pieces = tuple(pieces)
         self._graphs: list[torch.cuda.CUDAGraph] = []
-        # What the first graph leaves for the second, at each run.
-        self._between: tuple[torch.Tensor, RowPositions, CausalRows] | None = None
 
     def set(
         self, token_ids: torch.Tensor, positions: torch.Tensor, bias: torch.Tensor | None
@@ -217,33 +224,38 @@ class RecordedRows:
         self._inputs.set(token_ids, positions, bias)
 
     def record(self, pool: Any) -> None:
-        """Record both graphs, over rows that have been set.
+        """Record all pieces, over rows that have been set. Leaves the layers written to.
 
         Raises:
             RuntimeError: that cannot be done.
         """
         model, inputs = self._workspace.model, self._inputs
         slots = self._workspace.slots(self._workspace.max_tokens)
+        between = self._workspace.between(len(inputs.ids))
+        placed: tuple[RowPositions, CausalRows] | None = None
 
-        def run(layers: range) -> tuple[torch.Tensor, RowPositions, CausalRows]:
-            hidden, placed, causal = self._between or (model.embed(inputs.ids), *inputs.placed())
+        def run(layers: range) -> None:
+            nonlocal placed
+            if layers.start == 0:
+                placed = inputs.placed()
+            assert placed is not None
+            hidden = between if layers.start else model.embed(inputs.ids)
             for layer in layers:
-                hidden = run_layer(model, layer, hidden, placed, causal, *slots[layer])
-            return hidden, placed, causal
+                hidden = run_layer(model, layer, hidden, *placed, *slots[layer])
+            between.copy_(hidden)
 
-        for layers in (range(self._split), range(self._split, model.layers)):
-            if len(layers):
-                graph, self._between = _record(partial(run, layers), pool)
-                graph.replay()  # the next one starts from what this leaves
-                self._graphs.append(graph)
+        def run_all() -> None:
+            for layers in self._pieces:
+                run(layers)
 
-    def begin(self) -> None:
-        """The layers before the split."""
-        self._graphs[0].replay()
+        _run_beside(run_all)
+        self._graphs = [_record(partial(run, layers), pool)[0] for layers in self._pieces]
+        self._kept = placed  # all graphs read what the first one works out
 
-    def finish(self) -> None:
-        """The others, if there are any."""
-        for graph in self._graphs[1:]:
+    def run(self, before: Callable[[range], None]) -> None:
+        """Run all pieces; `before` is called before each with its layers."""
+        for layers, graph in zip(self._pieces, self._graphs, strict=True):
+            before(layers)
             graph.replay()
 
 
@@ -254,8 +266,8 @@ class _RecordedScores:
         model = workspace.model
         self._inputs = inputs = _Inputs(workspace, rows)
         loading = torch.cuda.Stream(workspace.cos.device)
-        # The first run tells how many layers there is any use in.
-        self._layers = model.layers
+        # The first run tells which layers there is any use in.
+        self._layers = range(model.layers)
 
         def run() -> torch.Tensor:
             placed, causal = inputs.placed()
@@ -264,23 +276,27 @@ class _RecordedScores:
             self._layers = feed.join()
             return scores
 
+        _run_beside(run)
         self._graph, self._scores = _record(run)
 
     def run(
         self, token_ids: torch.Tensor, positions: torch.Tensor, bias: torch.Tensor
-    ) -> tuple[torch.Tensor, int]:
+    ) -> tuple[torch.Tensor, range]:
         self._inputs.set(token_ids, positions, bias)
         self._graph.replay()
         return self._scores[: len(bias)], self._layers
 
 
-def _record(run: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUDAGraph, Result]:
-    # Once as usual first: kernels are compiled and libraries set up outside of the recording.
-    warm_up = torch.cuda.Stream()
-    warm_up.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(warm_up):
+def _run_beside(run: Callable[[], object]) -> None:
+    """Before a recording: kernels are compiled and libraries set up outside of it."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
         run()
     torch.cuda.synchronize()
+
+
+def _record(run: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUDAGraph, Result]:
     graph = torch.cuda.CUDAGraph()
     # Other threads may use the device meanwhile.
     with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
@@ -289,16 +305,19 @@ def _record(run: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUD
 
 
 class _Prefetch:
-    """The first `layers` layers in order, gathered on a stream beside the one that computes."""
+    """These layers in order, gathered on a stream beside the one that computes.
 
-    def __init__(self, workspace: Workspace, stream: torch.cuda.Stream, layers: int) -> None:
+    The first that is asked for is the first that is gathered.
+    """
+
+    def __init__(self, workspace: Workspace, stream: torch.cuda.Stream, layers: range) -> None:
         self._workspace = workspace
         self._stream = stream
         self._slots = workspace.slots(workspace.max_tokens)
         self._layers = layers
-        self._asked = 0
+        self._asked: list[int] = []
         self._ahead = min(LAYERS_AHEAD, len(self._slots) - 1)
-        self._issued = 0
+        self._issued = -1
         self._ready: dict[int, torch.cuda.Event] = {}
         stream.wait_stream(torch.cuda.current_stream())
 
@@ -307,21 +326,22 @@ class _Prefetch:
         # The layer before this one is done with: its slot is the next to be filled.
         done = torch.cuda.Event()
         done.record(current)
-        while self._issued <= min(layer + self._ahead, self._layers - 1):
+        first = max(self._issued + 1, layer)
+        for coming in range(first, min(layer + self._ahead + 1, self._layers.stop)):
             with torch.cuda.stream(self._stream):
-                if self._issued >= len(self._slots):
+                if coming >= len(self._slots):
                     self._stream.wait_event(done)
-                self._workspace.gather(self._issued, *self._slots[self._issued % len(self._slots)])
+                self._workspace.gather(coming, *self._slots[coming % len(self._slots)])
                 ready = torch.cuda.Event()
                 ready.record(self._stream)
-            self._ready[self._issued] = ready
-            self._issued += 1
+            self._ready[coming] = ready
+            self._issued = coming
         current.wait_event(self._ready.pop(layer))
-        self._asked = layer + 1
+        self._asked.append(layer)
         return self._slots[layer % len(self._slots)]
 
-    def join(self) -> int:
-        """Wait for what is still being brought in; returns how many layers were asked for."""
+    def join(self) -> range:
+        """Wait for what is still being brought in; returns which layers were asked for."""
         for ready in self._ready.values():
             torch.cuda.current_stream().wait_event(ready)
-        return self._asked
+        return range(self._asked[0], self._asked[-1] + 1) if self._asked else range(0)

@@ -9,6 +9,7 @@ import torch
 
 from kvweave.blend.attention import CausalRows
 from kvweave.blend.rope import RowPositions
+from kvweave.blend.rows import run_apart
 from kvweave.blend.selectors.base import Selection
 from kvweave.models import BlendableModel
 
@@ -48,6 +49,8 @@ def watch_heads(
     layer_kv: LayerKV,
     tokens: int,
     heads: Mapping[int, Collection[int] | None],
+    *,
+    apart: int = 0,
 ) -> torch.Tensor:
     """How strongly the rows attend to each position: fp32 `[tokens]`.
 
@@ -58,11 +61,15 @@ def watch_heads(
         row_ids: int64, the token ids of the rows.
         layer_kv: gives the cached KV of a layer; the rows' own is put into it.
         heads: for each layer to watch, the heads; None: all of them.
+        apart: in so many layers, from the first, the rows see nothing but one another, and no
+            cached KV is asked for.
     """
     scores = torch.zeros(tokens, dtype=torch.float32, device=model.device)
     hidden = model.embed(row_ids)
     last = max(heads)
-    for layer in range(last + 1):
+    if apart:
+        hidden = run_apart(model, hidden, placed, apart)
+    for layer in range(apart, last + 1):
         keys, values = layer_kv(layer)
         q = placed.place(*model.qkv(layer, hidden), keys, values)
         watched = heads.get(layer, ())

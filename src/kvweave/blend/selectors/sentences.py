@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 #: Where the tokens that end a sentence are not known, so many tokens stand for one.
 WINDOW = 16
+#: In this share of the layers the question is read without the chunks: it finds the same sentences,
+#: and those layers' KV need not be there yet.
+APART = 0.25
 #: Watched where the retrieval heads are not known: all heads of these layers, as shares of all.
 MIDDLE = 0.4, 0.8
 #: Tokens to either side over which the level of the scores is taken.
@@ -124,7 +127,8 @@ def retrieval_attention(
         heads.setdefault(layer, []).append(head)
     first, last = (round(share * model.layers) for share in MIDDLE)
     watched = heads or dict.fromkeys(range(first, max(last, first + 1)))
-    return watch_heads(model, row_ids, placed, causal, layer_kv, tokens, watched)
+    apart = min(round(APART * model.layers), min(watched))
+    return watch_heads(model, row_ids, placed, causal, layer_kv, tokens, watched, apart=apart)
 
 
 def sentence_numbers(layout: PromptLayout, ends: torch.Tensor | None) -> torch.Tensor:
