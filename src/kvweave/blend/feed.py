@@ -12,7 +12,8 @@ from kvweave.blend.rope import apply_rope
 from kvweave.models import BlendableModel
 
 if TYPE_CHECKING:
-    from kvweave.blend.gpu.workspace import ScorePass, Workspace
+    from kvweave.blend.gpu.recording import ScorePass
+    from kvweave.blend.gpu.workspace import Workspace
 
 
 class LayerFeed(Protocol):

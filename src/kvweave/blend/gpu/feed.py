@@ -11,7 +11,8 @@ from itertools import pairwise
 import torch
 
 from kvweave.blend.feed import read_layer
-from kvweave.blend.gpu.workspace import ScorePass, Workspace
+from kvweave.blend.gpu.recording import ScorePass
+from kvweave.blend.gpu.workspace import Workspace
 from kvweave.blend.layout import Placement, PromptLayout, to_device
 from kvweave.blend.rope import apply_rope
 from kvweave.blend.timing import Stopwatch

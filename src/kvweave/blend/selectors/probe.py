@@ -14,7 +14,7 @@ from kvweave.blend.selectors.base import Selection
 from kvweave.models import BlendableModel
 
 if TYPE_CHECKING:
-    from kvweave.blend.gpu.workspace import LayerKV, ScorePass
+    from kvweave.blend.gpu.recording import LayerKV, ScorePass
 
 #: The last tokens of the prompt stand for the question; more would cost more and say little more.
 MAX_QUESTION_TOKENS = 64

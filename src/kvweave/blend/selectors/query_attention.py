@@ -18,7 +18,7 @@ from kvweave.blend.selectors.probe import question_scores, watch_heads
 from kvweave.models import BlendableModel
 
 if TYPE_CHECKING:
-    from kvweave.blend.gpu.workspace import LayerKV
+    from kvweave.blend.gpu.recording import LayerKV
 
 
 class QueryAttention:

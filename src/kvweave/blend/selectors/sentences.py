@@ -24,7 +24,7 @@ from kvweave.blend.selectors.probe import question_scores, watch_heads
 from kvweave.models import BlendableModel
 
 if TYPE_CHECKING:
-    from kvweave.blend.gpu.workspace import LayerKV
+    from kvweave.blend.gpu.recording import LayerKV
 
 #: Where the tokens that end a sentence are not known, so many tokens stand for one.
 WINDOW = 16
