@@ -199,7 +199,7 @@ def test_no_fault_of_the_disk_reaches_a_request(
         cache.close()
     assert work.problems == []
     assert len(os.listdir("/proc/self/fd")) <= files
-    assert watch.samples > 50
+    assert watch.samples > requests / 80  # looked at often, also on a busy machine
     assert watch.removals >= 1
     assert all(disk.counts[kind] for kind in KINDS)
     assert after.total() >= 0.97 * before.total()
