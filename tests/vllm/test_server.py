@@ -87,7 +87,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     try:
         yield Server(process)
     finally:
-        process.kill()
+        process.terminate()  # killed, it would leave vLLM behind where the tests end early
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def parts(*numbers: int) -> list[dict[str, str]]:
