@@ -159,7 +159,7 @@ class WorkerHalf:
         self._start_early(asked, ask.token_ids)
 
     def _start_early(self, asked: _Asked, token_ids: Sequence[int]) -> None:
-        """Choose the tokens while the scheduler hears of the chunks and finds pages.
+        """Choose the tokens, and compute few, while the scheduler hears of it and finds pages.
 
         Only the GPU gains by it, only the latest request's work survives in the workspace, and what
         ranks do must not depend on what lies ready with each: so not with tensor parallelism.
@@ -170,7 +170,7 @@ class WorkerHalf:
         try:
             asked.started = self._reuse.start(asked.request, asked.found, token_ids)
         except Exception:
-            log.exception("choosing tokens failed; it is tried again with the pages")
+            log.exception("blending ahead of the pages failed; it is tried again with them")
 
     def _is_loaded(self, asked: _Asked) -> bool:
         """Whether reading will not wait. What turns out to be unreadable becomes a miss."""
