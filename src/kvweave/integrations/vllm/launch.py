@@ -19,6 +19,7 @@ import httpx
 
 from kvweave.config import Config
 from kvweave.errors import KvweaveError
+from kvweave.integrations.vllm.lifetime import started_by_this
 
 log = logging.getLogger("kvweave")
 
@@ -124,7 +125,8 @@ def serve_vllm(config: Config, host: str, port: int) -> None:
 
 
 def _environment() -> dict[str, str]:
-    return {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"} | dict(os.environ)
+    defaults = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    return defaults | dict(os.environ) | started_by_this()
 
 
 def _free_port(host: str, port: int) -> int:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import runpy
 
+from kvweave.integrations.vllm.lifetime import end_with_starter
 from kvweave.integrations.vllm.plugin import register
 
 register()
 
 if __name__ == "__main__":
+    end_with_starter()
     runpy.run_module("vllm.entrypoints.openai.api_server", run_name="__main__")
