@@ -39,9 +39,8 @@ class RowPositions:
             self._cos, self._sin = cos[positions], sin[positions]
 
     def apart(self) -> RowPositions:
-        """Neighbouring rows with their angles, but at places of their own, from 0 on."""
-        cos, sin = (angles[self.positions] for angles in self._all)
-        return RowPositions(self.positions - self.positions[:1], cos, sin)
+        """Neighbouring rows as a text of their own, from 0 on: among them, distances alone count."""
+        return RowPositions(self.positions - self.positions[:1], *self._all)
 
     def place(
         self,

@@ -36,6 +36,14 @@ class Selector(Protocol):
         """int64 positions, at most `selection.budget`, all of them `layout.candidates`."""
 
 
+def stretch_sums(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Sums of neighbouring stretches of `values` `[tokens, ...]`: `[stretches, ...]`.
+
+    Added in the same order on every rank, unlike with `index_add_`.
+    """
+    return torch.segment_reduce(values, "sum", lengths=lengths, unsafe=True)
+
+
 def strongest(scores: torch.Tensor, candidates: torch.Tensor, budget: int) -> torch.Tensor:
     """The `budget` candidates (bool `[tokens]`) with the highest `scores` (`[tokens]`)."""
     return scores.masked_fill(~candidates, float("-inf")).topk(budget).indices

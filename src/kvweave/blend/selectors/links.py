@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 from kvweave.blend.layout import PromptLayout, to_device
+from kvweave.blend.selectors.base import stretch_sums
 
 #: So many of the most attended sentences pass something on, ...
 _SOURCES = 8
@@ -49,17 +50,12 @@ def linked_scores(
     takes_part = lengths > 0
     sentence, word = to_device(sentence, device), to_device(word, device)
 
-    means = sentence_means(scores, to_device(torch.bincount(numbers), device))
+    whole = to_device(torch.bincount(numbers), device)
+    means = stretch_sums(scores, whole) / whole.clamp(min=1)
     best = means.masked_fill(~takes_part, 0.0).topk(min(_SOURCES, sentences))
     own = (sentence == best.indices[:, None]) * weights
     vectors = scores.new_zeros(len(own), count).index_add_(1, word, own)  # one number to a place
     products = (vectors[:, word] * weights).T.contiguous()
-    cosines = torch.segment_reduce(products, "sum", lengths=lengths, unsafe=True)
+    cosines = stretch_sums(products, lengths)
     passed_on = cosines.square() * best.values * _SHARE  # [sentences, sources]
     return passed_on.scatter_(0, best.indices[None], 0.0).amax(dim=1)
-
-
-def sentence_means(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Mean of each of neighbouring stretches, `[stretches]`; of empty ones 0."""
-    sums = torch.segment_reduce(values, "sum", lengths=lengths, unsafe=True)
-    return sums / lengths.clamp(min=1)

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from kvweave.blend.attention import CausalRows
 from kvweave.blend.layout import PromptLayout, to_device
 from kvweave.blend.rope import RowPositions
-from kvweave.blend.selectors.base import Selection, strongest
+from kvweave.blend.selectors.base import Selection, stretch_sums, strongest
 from kvweave.blend.selectors.links import linked_scores
 from kvweave.blend.selectors.probe import question_scores, watch_heads
 from kvweave.models import BlendableModel
@@ -97,8 +97,8 @@ def whole_sentences(
     """
     lengths = to_device(torch.bincount(numbers), scores.device)
     scores = scores.masked_fill(~candidates, 0.0)
-    sizes = _sums(candidates.float(), lengths)
-    worth = _sums(scores, lengths) / sizes.clamp(min=1)
+    sizes = stretch_sums(candidates.float(), lengths)
+    worth = stretch_sums(scores, lengths) / sizes.clamp(min=1)
     if linked is not None:
         worth = torch.maximum(worth, linked)
     order = worth.argsort(descending=True, stable=True)
@@ -107,10 +107,6 @@ def whole_sentences(
     first = torch.repeat_interleave(chosen, lengths, output_size=len(numbers))
     # Within a layer a score is a probability: no sum of them comes near this.
     return strongest(scores + first * _ABOVE_ALL, candidates, budget)
-
-
-def _sums(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    return torch.segment_reduce(values, "sum", lengths=lengths, unsafe=True)
 
 
 def retrieval_attention(
