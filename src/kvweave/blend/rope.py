@@ -39,7 +39,7 @@ class RowPositions:
             self._cos, self._sin = cos[positions], sin[positions]
 
     def apart(self) -> RowPositions:
-        """Neighbouring rows as a text of their own, from 0 on: among them, distances alone count."""
+        """Neighbouring rows as a text of their own, from 0 on: distances are all that counts."""
         return RowPositions(self.positions - self.positions[:1], *self._all)
 
     def place(
