@@ -74,6 +74,7 @@ def test_gathered_pages_lie_rotated_at_their_places(storage):
     gather_layer(
         pages[:, 0],
         source,
+        torch.tensor([tokens], dtype=torch.int32),
         cos,
         sin,
         keys,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from kvweave.kv import ChunkLease
@@ -35,8 +36,8 @@ class PromptLayout:
     The last token is never filled: the engine computes it, and with it the first logits.
 
     Attributes:
-        ids: the tokens.
-        token_ids: the same, int64 `[tokens]` on the model's device.
+        ids: the tokens, int64 `[tokens]` on the host.
+        token_ids: the same on the model's device.
         cached: bool `[tokens]`, positions whose KV comes from a lease.
         exact: bool `[tokens]`, cached positions that never need recomputing.
         candidates: bool `[tokens]`, cached positions that a selector may choose;
@@ -54,13 +55,13 @@ class PromptLayout:
         placements: Sequence[Placement],
         device: torch.device | str = "cpu",
     ) -> None:
-        self.ids = tuple(token_ids)
+        self.ids = np.array(token_ids, dtype=np.int64)
         self.tokens = len(token_ids)
         self.placements = tuple(placements)
         self.chunk_tokens = 0
-        # Worked out on the host: asking a device how many there are would wait for it.
-        cached = torch.zeros(self.tokens, dtype=torch.bool)
-        exact = torch.zeros_like(cached)
+        # Worked out on the host: asking a device how many there are would wait for it. And by
+        # numpy: for a few thousand numbers, torch's threads take longer to wake than to count.
+        cached, exact = np.zeros((2, self.tokens), dtype=bool)
         for placement in placements:
             span = slice(placement.start, placement.start + placement.tokens)
             cached[span] = True
@@ -69,21 +70,26 @@ class PromptLayout:
                 self.chunk_tokens += placement.tokens
         # The last position belongs to the engine, whatever stands there.
         cached[-1:] = False
-        held = cached.nonzero().flatten()
+        held = cached.nonzero()[0]
         after = int(held[-1]) + 1 if len(held) else 0
         candidates = cached & ~exact
-
-        def there(values: torch.Tensor) -> torch.Tensor:
-            return to_device(values, device)
-
-        self.token_ids = there(torch.tensor(token_ids, dtype=torch.int64))
-        self.cached = there(cached)
-        self.exact = there(exact)
-        self.candidates = there(candidates)
-        self.candidate_positions = there(candidates.nonzero().flatten())
-        self.forced = there((~cached[:-1]).nonzero().flatten())
-        self.question = there(torch.arange(after, self.tokens))
+        self.token_ids, self.candidate_positions, self.forced, self.question = _together(
+            [
+                self.ids,
+                candidates.nonzero()[0],
+                (~cached[:-1]).nonzero()[0],
+                np.arange(after, self.tokens),
+            ],
+            device,
+        )
+        self.cached, self.exact, self.candidates = _together([cached, exact, candidates], device)
         self.cached_tokens = len(held)
+
+
+def _together(arrays: Sequence[np.ndarray], device: torch.device | str) -> tuple[torch.Tensor, ...]:
+    """Arrays of one dtype on the device, by one copy."""
+    joined = to_device(torch.from_numpy(np.concatenate(arrays)), device)
+    return joined.split([len(array) for array in arrays])
 
 
 def to_device(values: torch.Tensor, device: torch.device | str) -> torch.Tensor:

@@ -125,7 +125,7 @@ class StartedBlend:
             self.feed.is_current()
             and self.recompute_ratio == ratio
             and self.layout.placements == tuple(placements)
-            and self.layout.ids == tuple(token_ids)
+            and self.layout.ids.tolist() == list(token_ids)
         )
 
 

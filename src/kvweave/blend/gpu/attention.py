@@ -1,9 +1,9 @@
 """Causal attention of scattered rows over all keys, as Triton kernels.
 
-One program takes a block of neighbouring rows of one head and walks over the keys that any of them
-may see (FlashAttention-2, Dao 2023). Rows are sorted by position, so only the last stretch of that
-walk needs a mask. Few rows over many keys are split along the keys and combined afterwards
-(Flash-Decoding, Dao et al. 2023).
+One program takes neighbouring rows, in all the query heads that share a KV head, and walks over the
+keys that any of them may see (FlashAttention-2, Dao 2023). Rows are sorted by position, so only the
+last stretch of that walk needs a mask. Few rows over many keys are split along the keys and
+combined afterwards (Flash-Decoding, Dao et al. 2023).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 
 LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
+#: In place of minus infinity: differences of it are numbers, and `exp2` of it is 0.
+NEVER: tl.constexpr = tl.constexpr(-1e30)
 #: Programs that keep a large GPU busy; fewer are split along the keys.
 _ENOUGH_PROGRAMS = 256
 _MIN_KEYS_PER_SPLIT = 512
@@ -20,13 +22,68 @@ _FEW_ROWS = 4096
 
 
 @triton.jit
-def _finite(highest):
-    """0 where a row has seen nothing yet: -inf minus -inf would be NaN."""
-    return tl.where(highest == float("-inf"), 0.0, highest)
+def _fold(
+    best,
+    total,
+    acc,
+    q,
+    k_ptr,
+    v_ptr,
+    bias_ptr,
+    key,
+    end,
+    position,
+    k_key,
+    v_key,
+    scale_log2,
+    DIM: tl.constexpr,
+    MASKED: tl.constexpr,
+    BIASED: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """A running softmax (highest score, sum, weighted values) with the keys `key` folded in.
+
+    A row that has seen only hidden keys so far has collected noise; the first key that it may see
+    shrinks that to nothing.
+    """
+    dim = tl.arange(0, DIM)
+    k_at = k_ptr + key[None, :].to(tl.int64) * k_key + dim[:, None]
+    v_at = v_ptr + key[:, None].to(tl.int64) * v_key + dim[None, :]
+    in_keys = key < end
+    if MASKED:
+        k = tl.load(k_at, mask=in_keys[None, :], other=0.0)
+        v = tl.load(v_at, mask=in_keys[:, None], other=0.0)
+    else:
+        k = tl.load(k_at)
+        v = tl.load(v_at)
+    scores = tl.dot(q, k, input_precision=PRECISION) * scale_log2
+    if BIASED:
+        if MASKED:
+            bias = tl.load(bias_ptr + key, mask=in_keys, other=0.0)
+        else:
+            bias = tl.load(bias_ptr + key)
+        scores += tl.maximum(bias * LOG2E, NEVER)[None, :]
+    if MASKED:
+        seen = (key[None, :] <= position[:, None]) & in_keys[None, :]
+        scores = tl.where(seen, scores, NEVER)
+    higher = tl.maximum(best, tl.max(scores, 1))
+    weights = tl.exp2(scores - higher[:, None])
+    shrink = tl.exp2(best - higher)
+    total = total * shrink + tl.sum(weights, 1)
+    acc = acc * shrink[:, None]
+    acc = tl.dot(weights.to(v.dtype), v, acc, input_precision=PRECISION)
+    return higher, total, acc
+
+
+@triton.jit
+def _keys_per_split(position_ptr, rows, splits, BLOCK_KEYS: tl.constexpr):
+    """All splits are as long: short rows are in the first alone, and need not be combined."""
+    longest = tl.load(position_ptr + rows - 1) + 1
+    return tl.cdiv(tl.cdiv(longest, BLOCK_KEYS), splits) * BLOCK_KEYS
 
 
 # Lengths differ from prompt to prompt: kernels are not compiled anew for their values.
-@triton.jit(do_not_specialize=["rows", "keys"])
+@triton.jit(do_not_specialize=["rows"])
 def _attend(
     q_ptr,
     k_ptr,
@@ -36,9 +93,9 @@ def _attend(
     out_ptr,
     lse_ptr,
     partial_ptr,
+    partial_lse_ptr,
     scale_log2,
     rows,
-    keys,
     q_head,
     q_row,
     k_head,
@@ -50,115 +107,130 @@ def _attend(
     DIM: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
-    SPLITS: tl.constexpr,
     BIASED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     # Blocks at the end see most keys: they start first.
     block = tl.num_programs(0) - 1 - tl.program_id(0)
-    head = tl.program_id(1)
+    kv_head = tl.program_id(1)
     split = tl.program_id(2)
-    row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    # A row, and a head of the group: neighbours in a block are the heads of one row.
+    each = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    row = each // GROUP
+    head = kv_head * GROUP + each % GROUP
     dim = tl.arange(0, DIM)
     in_rows = row < rows
     position = tl.load(position_ptr + row, mask=in_rows, other=-1)
     last = tl.max(position, 0) + 1
     first = tl.min(tl.where(in_rows, position, 2147483647), 0) + 1  # all rows see the keys before
-    q = tl.load(
-        q_ptr + head.to(tl.int64) * q_head + row[:, None].to(tl.int64) * q_row + dim[None, :],
-        mask=in_rows[:, None],
-        other=0.0,
-    )
-    per_split = tl.cdiv(tl.cdiv(last, BLOCK_KEYS), SPLITS) * BLOCK_KEYS
+    per_split = _keys_per_split(position_ptr, rows, tl.num_programs(2), BLOCK_KEYS)
     begin = split * per_split
-    end = tl.minimum(begin + per_split, last)
-    plain = tl.minimum(tl.maximum(first // BLOCK_KEYS * BLOCK_KEYS, begin), end)
-    kv_head = head // GROUP
-    k_base = k_ptr + kv_head.to(tl.int64) * k_head
-    v_base = v_ptr + kv_head.to(tl.int64) * v_head
-    best = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_ROWS], tl.float32)
-    acc = tl.zeros([BLOCK_ROWS, DIM], tl.float32)
-    for start in range(begin, plain, BLOCK_KEYS):
-        key = start + tl.arange(0, BLOCK_KEYS)
-        k = tl.load(k_base + key[None, :].to(tl.int64) * k_key + dim[:, None])
-        scores = tl.dot(q, k, input_precision=PRECISION) * scale_log2
-        if BIASED:
-            scores += tl.load(bias_ptr + key)[None, :] * LOG2E
-        higher = tl.maximum(best, tl.max(scores, 1))
-        safe = _finite(higher) if BIASED else higher
-        weights = tl.exp2(scores - safe[:, None])
-        shrink = tl.exp2(best - safe)
-        total = total * shrink + tl.sum(weights, 1)
-        v = tl.load(v_base + key[:, None].to(tl.int64) * v_key + dim[None, :])
-        acc = acc * shrink[:, None]
-        acc = tl.dot(weights.to(v.dtype), v, acc, input_precision=PRECISION)
-        best = higher
-    for start in range(plain, end, BLOCK_KEYS):
-        key = start + tl.arange(0, BLOCK_KEYS)
-        in_keys = key < end
-        k = tl.load(
-            k_base + key[None, :].to(tl.int64) * k_key + dim[:, None],
-            mask=in_keys[None, :],
+    if begin < last:
+        q = tl.load(
+            q_ptr + (head.to(tl.int64) * q_head + row.to(tl.int64) * q_row)[:, None] + dim[None, :],
+            mask=in_rows[:, None],
             other=0.0,
         )
-        scores = tl.dot(q, k, input_precision=PRECISION) * scale_log2
-        if BIASED:
-            scores += tl.load(bias_ptr + key, mask=in_keys, other=0.0)[None, :] * LOG2E
-        seen = (key[None, :] <= position[:, None]) & in_keys[None, :]
-        scores = tl.where(seen, scores, float("-inf"))
-        higher = tl.maximum(best, tl.max(scores, 1))
-        safe = _finite(higher)
-        weights = tl.exp2(scores - safe[:, None])
-        shrink = tl.exp2(best - safe)
-        total = total * shrink + tl.sum(weights, 1)
-        v = tl.load(
-            v_base + key[:, None].to(tl.int64) * v_key + dim[None, :],
-            mask=in_keys[:, None],
-            other=0.0,
-        )
-        acc = acc * shrink[:, None]
-        acc = tl.dot(weights.to(v.dtype), v, acc, input_precision=PRECISION)
-        best = higher
-    if SPLITS == 1:
+        end = tl.minimum(begin + per_split, last)
+        plain = tl.minimum(tl.maximum(first // BLOCK_KEYS * BLOCK_KEYS, begin), end)
+        k_ptr += kv_head.to(tl.int64) * k_head
+        v_ptr += kv_head.to(tl.int64) * v_head
+        best = tl.full([BLOCK_ROWS], NEVER, tl.float32)
+        total = tl.zeros([BLOCK_ROWS], tl.float32)
+        acc = tl.zeros([BLOCK_ROWS, DIM], tl.float32)
+        for start in range(begin, plain, BLOCK_KEYS):
+            key = start + tl.arange(0, BLOCK_KEYS)
+            best, total, acc = _fold(
+                best,
+                total,
+                acc,
+                q,
+                k_ptr,
+                v_ptr,
+                bias_ptr,
+                key,
+                end,
+                position,
+                k_key,
+                v_key,
+                scale_log2,
+                DIM,
+                False,
+                BIASED,
+                PRECISION,
+            )
+        for start in range(plain, end, BLOCK_KEYS):
+            key = start + tl.arange(0, BLOCK_KEYS)
+            best, total, acc = _fold(
+                best,
+                total,
+                acc,
+                q,
+                k_ptr,
+                v_ptr,
+                bias_ptr,
+                key,
+                end,
+                position,
+                k_key,
+                v_key,
+                scale_log2,
+                DIM,
+                True,
+                BIASED,
+                PRECISION,
+            )
+        # A row that sees no key of this split has noise, and `NEVER` for its weight.
         out = acc / total[:, None]
-        at = out_ptr + (row[:, None].to(tl.int64) * heads + head) * DIM + dim[None, :]
-        tl.store(at, out.to(out_ptr.dtype.element_ty), mask=in_rows[:, None])
-        tl.store(lse_ptr + head * rows + row, best + tl.log2(total), mask=in_rows)
-    else:
-        safe_total = tl.where(total > 0, total, 1.0)
-        slot = ((split * heads + head) * rows + row).to(tl.int64)
-        at = partial_ptr + slot[:, None] * DIM + dim[None, :]
-        tl.store(at, acc / safe_total[:, None], mask=in_rows[:, None])
-        lse = tl.where(total > 0, best + tl.log2(safe_total), float("-inf"))
-        tl.store(lse_ptr + slot, lse, mask=in_rows)
+        lse = best + tl.log2(total)
+        if last <= per_split:
+            at = out_ptr + ((row.to(tl.int64) * heads + head) * DIM)[:, None] + dim[None, :]
+            tl.store(at, out.to(out_ptr.dtype.element_ty), mask=in_rows[:, None])
+            tl.store(lse_ptr + head * rows + row, lse, mask=in_rows)
+        else:
+            slot = ((split * heads + head) * rows + row).to(tl.int64)
+            at = partial_ptr + slot[:, None] * DIM + dim[None, :]
+            tl.store(at, out, mask=in_rows[:, None])
+            tl.store(partial_lse_ptr + slot, lse, mask=in_rows)
 
 
 @triton.jit(do_not_specialize=["rows"])
 def _combine(
     partial_ptr,
     partial_lse_ptr,
+    position_ptr,
     out_ptr,
     lse_ptr,
     rows,
     heads,
+    GROUP: tl.constexpr,
     DIM: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
     SPLITS: tl.constexpr,
 ):
     row = tl.program_id(0)
     head = tl.program_id(1)
-    split = tl.arange(0, SPLITS)
-    dim = tl.arange(0, DIM)
-    slot = ((split * heads + head) * rows + row).to(tl.int64)
-    lse = tl.load(partial_lse_ptr + slot)
-    best = tl.max(lse, 0)
-    weights = tl.exp2(lse - best)
-    total = tl.sum(weights, 0)
-    parts = tl.load(partial_ptr + slot[:, None] * DIM + dim[None, :])
-    out = tl.sum(parts * weights[:, None], 0) / total
-    at = out_ptr + (row.to(tl.int64) * heads + head) * DIM + dim
-    tl.store(at, out.to(out_ptr.dtype.element_ty))
-    tl.store(lse_ptr + head * rows + row, best + tl.log2(total))
+    # How `_attend` has split the block that this row and head were in.
+    per_split = _keys_per_split(position_ptr, rows, SPLITS, BLOCK_KEYS)
+    block = (row * GROUP + head % GROUP) // BLOCK_ROWS
+    last_row = tl.minimum(((block + 1) * BLOCK_ROWS - 1) // GROUP, rows - 1)
+    last = tl.load(position_ptr + last_row) + 1
+    if last > per_split:
+        split = tl.arange(0, SPLITS)
+        used = split < tl.cdiv(last, per_split)
+        dim = tl.arange(0, DIM)
+        slot = ((split * heads + head) * rows + row).to(tl.int64)
+        lse = tl.load(partial_lse_ptr + slot, mask=used, other=float("-inf"))
+        best = tl.max(lse, 0)
+        weights = tl.exp2(lse - best)
+        total = tl.sum(weights, 0)
+        parts = tl.load(partial_ptr + slot[:, None] * DIM + dim[None, :], mask=used[:, None])
+        parts = tl.where(used[:, None], parts, 0.0)
+        out = tl.sum(parts * weights[:, None], 0) / total
+        at = out_ptr + (row.to(tl.int64) * heads + head) * DIM + dim
+        tl.store(at, out.to(out_ptr.dtype.element_ty))
+        tl.store(lse_ptr + head * rows + row, best + tl.log2(total))
 
 
 @triton.jit(do_not_specialize=["rows", "keys"])
@@ -198,26 +270,23 @@ def _observe(
     if BIASED:
         bias = tl.load(bias_ptr + key, mask=in_keys, other=0.0) * LOG2E
     strongest = tl.zeros([BLOCK_KEYS], tl.float32)
-    needed = tl.where(tl.program_id(0) * BLOCK_KEYS <= last, rows, 0)
+    needed = tl.where(tl.program_id(0) * BLOCK_KEYS <= last, rows * GROUP, 0)
     for start in range(0, needed, BLOCK_ROWS):
-        row = start + tl.arange(0, BLOCK_ROWS)
+        each = start + tl.arange(0, BLOCK_ROWS)
+        row = each // GROUP
+        head = kv_head * GROUP + each % GROUP
         in_rows = row < rows
         position = tl.load(position_ptr + row, mask=in_rows, other=-1)
         seen = (key[None, :] <= position[:, None]) & exists[None, :]
-        for member in range(GROUP):
-            head = kv_head * GROUP + member
-            q = tl.load(
-                q_ptr
-                + head.to(tl.int64) * q_head
-                + row[:, None].to(tl.int64) * q_row
-                + dim[None, :],
-                mask=in_rows[:, None],
-                other=0.0,
-            )
-            lse = tl.load(lse_ptr + head * rows + row, mask=in_rows, other=0.0)
-            scores = tl.dot(q, k, input_precision=PRECISION) * scale_log2 + bias[None, :]
-            weights = tl.where(seen, tl.exp2(scores - lse[:, None]), 0.0)
-            strongest = tl.maximum(strongest, tl.max(weights, 0))
+        q = tl.load(
+            q_ptr + (head.to(tl.int64) * q_head + row.to(tl.int64) * q_row)[:, None] + dim[None, :],
+            mask=in_rows[:, None],
+            other=0.0,
+        )
+        lse = tl.load(lse_ptr + head * rows + row, mask=in_rows, other=0.0)
+        scores = tl.dot(q, k, input_precision=PRECISION) * scale_log2 + bias[None, :]
+        weights = tl.where(seen, tl.exp2(scores - lse[:, None]), 0.0)
+        strongest = tl.maximum(strongest, tl.max(weights, 0))
     tl.store(seen_ptr + kv_head * keys + key, strongest, mask=in_keys)
 
 
@@ -242,14 +311,15 @@ def attend(
     """
     heads, rows, dim = q.shape
     kv_heads, keys, _ = k.shape
+    group = heads // kv_heads
     wide = q.dtype == torch.float32
     block_rows, block_keys = (32, 32) if wide else (64, 64)
-    blocks = triton.cdiv(rows, block_rows)
+    blocks = triton.cdiv(rows * group, block_rows)
     # Two splits even out that later rows see more keys; for many rows there are blocks enough.
     splits = 2 if rows <= _FEW_ROWS and keys >= 2 * _MIN_KEYS_PER_SPLIT else 1
     while (
         splits < 16
-        and blocks * heads * splits < _ENOUGH_PROGRAMS
+        and blocks * kv_heads * splits < _ENOUGH_PROGRAMS
         and keys >= 2 * splits * _MIN_KEYS_PER_SPLIT
     ):
         splits *= 2
@@ -259,18 +329,18 @@ def attend(
     if splits > 1:
         partial = q.new_empty(splits, heads, rows, dim, dtype=torch.float32)
         partial_lse = q.new_empty(splits, heads, rows, dtype=torch.float32)
-    _attend[(blocks, heads, splits)](
+    _attend[(blocks, kv_heads, splits)](
         q,
         k,
         v,
         positions,
         positions if bias is None else bias,
         out,
-        lse if splits == 1 else partial_lse,
+        lse,
         partial,
+        partial_lse,
         scale * LOG2E.value,
         rows,
-        keys,
         q.stride(0),
         q.stride(1),
         k.stride(0),
@@ -278,11 +348,10 @@ def attend(
         v.stride(0),
         v.stride(1),
         heads,
-        GROUP=heads // kv_heads,
+        GROUP=group,
         DIM=dim,
         BLOCK_ROWS=block_rows,
         BLOCK_KEYS=block_keys,
-        SPLITS=splits,
         BIASED=bias is not None,
         PRECISION="ieee" if wide else "tf32",
         num_warps=4,
@@ -290,7 +359,19 @@ def attend(
     )
     if splits > 1:
         _combine[(rows, heads)](
-            partial, partial_lse, out, lse, rows, heads, DIM=dim, SPLITS=splits, num_warps=1
+            partial,
+            partial_lse,
+            positions,
+            out,
+            lse,
+            rows,
+            heads,
+            GROUP=group,
+            DIM=dim,
+            BLOCK_ROWS=block_rows,
+            BLOCK_KEYS=block_keys,
+            SPLITS=splits,
+            num_warps=1,
         )
     return out, lse
 

@@ -6,8 +6,10 @@ memory of the host comes over the bus on a stream of its own, a few layers ahead
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
 import torch
 
 from kvweave.blend.feed import read_layer
@@ -45,10 +47,11 @@ class DeviceFeed:
         on_device = not self._others and all(
             placement.lease.tier == "gpu" for placement in layout.placements
         )
-        self._slots = workspace.slots(layout.tokens)
+        self._tokens = layout.tokens
         # Where all layers are held, a layer that was brought in once stays. When it is there; None:
         # before anything that is queued from now on.
-        self._all_held = len(self._slots) == self._layers
+        held = workspace.layers_held
+        self._all_held = held == self._layers
         self._arrivals: dict[int, torch.cuda.Event | None] = {}
         self._token_ids = layout.token_ids
         self.cos, self.sin = workspace.cos[: layout.tokens], workspace.sin[: layout.tokens]
@@ -57,11 +60,15 @@ class DeviceFeed:
         self._timed: list[tuple[int, int, int]] = []
         """Layers brought in at once, and the marks before and after them."""
         self._stream = None if on_device or not overlap else torch.cuda.Stream(model.device)
-        self._ready: list[torch.cuda.Event | None] = [None] * len(self._slots)
-        self._free: list[torch.cuda.Event | None] = [None] * len(self._slots)
+        self._ready: list[torch.cuda.Event | None] = [None] * held
+        self._free: list[torch.cuda.Event | None] = [None] * held
         self._issued = self._wanted = 0  # counted on over all passes
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream(model.device))
+
+    @cached_property
+    def _slots(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        return self._workspace.slots(self._tokens)  # when the device has something to do already
 
     def layer(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         if self._all_held:
@@ -206,9 +213,7 @@ class DeviceFeed:
 def _fill_sources(workspace: Workspace, layout: PromptLayout) -> list[Placement]:
     """Say where each position's KV lies; returns the leases that cannot be read in place."""
     index = {memory.data_ptr(): i for i, memory in enumerate(workspace.memories)}
-    sources = [
-        torch.full((workspace.max_tokens,), -1, dtype=torch.int32) for _ in workspace.memories
-    ]
+    sources = np.full((len(index), layout.tokens), -1, dtype=np.int32)
     others: list[Placement] = []
     for placement in layout.placements:
         mapped = placement.lease.mapped()
@@ -216,10 +221,8 @@ def _fill_sources(workspace: Workspace, layout: PromptLayout) -> list[Placement]
         if mapped is None or source is None:
             others.append(placement)
             continue
-        stored = mapped.pages[:, None] * PAGE_TOKENS + torch.arange(PAGE_TOKENS)
-        stop = min(placement.start + placement.tokens, layout.tokens)
-        here = sources[source][placement.start : stop]
-        here.copy_(stored.flatten()[: len(here)])
-    for static, tokens in zip(workspace.sources, sources, strict=True):
-        static.copy_(to_device(tokens, static.device))
+        stored = mapped.pages.numpy()[:, None] * PAGE_TOKENS + np.arange(PAGE_TOKENS)
+        here = sources[source, placement.start : placement.start + placement.tokens]
+        here[:] = stored.ravel()[: len(here)]
+    workspace.set_sources(to_device(torch.from_numpy(sources), workspace.cos.device))
     return others

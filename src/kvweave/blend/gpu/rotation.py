@@ -45,16 +45,16 @@ def _scaled_halves(x_ptr, scale_ptr, at, scale_at, mask, BLOCK: tl.constexpr, HA
     return tl.split(tl.permute(tl.reshape(x, (BLOCK, 2, HALF)), (0, 2, 1)))
 
 
-@triton.jit(do_not_specialize=["tokens"])
+@triton.jit
 def _gather(
     memory_ptr,
     scale_ptr,
     source_ptr,
+    tokens_ptr,
     cos_ptr,
     sin_ptr,
     keys_ptr,
     values_ptr,
-    tokens,
     page_stride,
     value_offset,
     scale_stride,
@@ -72,6 +72,7 @@ def _gather(
     head = tl.program_id(1)
     half = tl.arange(0, DIM // 2)[None, :]
     whole = tl.arange(0, DIM)[None, :]
+    tokens = tl.load(tokens_ptr)  # not an argument: a recording is replayed with other lengths
     for block in range(tl.program_id(0), tl.cdiv(tokens, BLOCK), tl.num_programs(0)):
         token = block * BLOCK + tl.arange(0, BLOCK)
         source = tl.load(source_ptr + token, mask=token < tokens, other=-1)
@@ -151,6 +152,7 @@ def _place(
 def gather_layer(
     memory: torch.Tensor,
     source: torch.Tensor,
+    tokens: torch.Tensor,
     cos: torch.Tensor,
     sin: torch.Tensor,
     keys: torch.Tensor,
@@ -166,30 +168,31 @@ def gather_layer(
     Args:
         memory: uint8 `[pages, page_bytes]` of one layer, as stored (`kvweave.kv.precision`): on
             the device, or page-locked on the host, where the kernel reads it over the bus.
-        source: int32 `[tokens]`, the stored token (page * page_tokens + offset) that goes to each
-            position; -1: none.
-        cos, sin: fp32 `[tokens, head_dim]`.
-        keys, values: `[kv_heads, tokens, head_dim]`, dense in the last dimension; written.
+        source: int32 `[most tokens]`, the stored token (page * page_tokens + offset) that goes to
+            each position; -1: none.
+        tokens: int32 `[1]`, how many positions there are, on the device.
+        cos, sin: fp32 `[most tokens, head_dim]`.
+        keys, values: `[kv_heads, at least tokens, head_dim]`, dense in the last dimension; written.
         stored: dtype of the stored numbers; of one byte: with scales behind them.
         key_bytes: how much of a page is keys.
         programs: at most so many per head; few are enough to fill a bus.
     """
-    kv_heads, tokens, dim = keys.shape
+    kv_heads, most_tokens, dim = keys.shape
     block = 32
     numbers = memory.view(stored)
     scaled = stored.itemsize == 1
     scales = memory.view(torch.float32) if scaled else numbers
     # Of a page: numbers of the keys, their scales, numbers of the values, their scales.
     key_scales = kv_heads * page_tokens * dim // 4
-    _gather[(min(programs, triton.cdiv(tokens, block)), kv_heads)](
+    _gather[(min(programs, triton.cdiv(most_tokens, block)), kv_heads)](
         numbers,
         scales,
         source,
+        tokens,
         cos,
         sin,
         keys,
         values,
-        tokens,
         numbers.stride(0),
         key_bytes // stored.itemsize,
         scales.stride(0),

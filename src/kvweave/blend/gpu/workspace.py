@@ -53,9 +53,10 @@ class Workspace:
         scratch = torch.zeros(shape, dtype=model.dtype, device=model.device).transpose(2, 3)
         self._slots = [(pair[0], pair[1]) for pair in scratch]
         self.cos, self.sin = model.rope_table(torch.arange(max_tokens, device=model.device))
-        none = torch.full((max_tokens,), -1, dtype=torch.int32, device=model.device)
-        self.sources = tuple(none.clone() for _ in self.memories)
-        """int32 `[max_tokens]` each: which stored token of the memory goes to each position."""
+        self._sources = torch.zeros(
+            len(self.memories), max_tokens, dtype=torch.int32, device=model.device
+        )
+        self._tokens = torch.zeros(1, dtype=torch.int32, device=model.device)
         self.prompts = 0
         """How many prompts have used it: what lies in it is the last one's."""
         self._scores: dict[ScorePass, RecordedScores] = {}
@@ -63,6 +64,20 @@ class Workspace:
         self._between: torch.Tensor | None = None
         # Only one recording runs at a time: what is scratch in one is scratch in all.
         self._pool = torch.cuda.graph_pool_handle() if record else None
+
+    @property
+    def layers_held(self) -> int:
+        """How many layers' KV there is room for at a time."""
+        return len(self._slots)
+
+    def set_sources(self, sources: torch.Tensor) -> None:
+        """Say which stored token of each memory goes to each position of the prompt.
+
+        sources: int32 `[memories, tokens]`, -1 for none; see `gather_layer`.
+        """
+        tokens = sources.shape[1]
+        self._sources[:, :tokens] = sources
+        self._tokens.fill_(tokens)
 
     def slots(self, tokens: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Keys and values, `[kv_heads, tokens, head_dim]`, of each layer that is held at a time."""
@@ -77,11 +92,12 @@ class Workspace:
         return self._between[:rows]
 
     def gather(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Bring one layer of what `sources` says to its places."""
-        for memory, source in zip(self.memories, self.sources, strict=True):
+        """Bring one layer of what `set_sources` has said to its places."""
+        for memory, source in zip(self.memories, self._sources, strict=True):
             gather_layer(
                 memory[layer],
                 source,
+                self._tokens,
                 self.cos,
                 self.sin,
                 keys,

@@ -7,6 +7,9 @@ the second may matter as well, and costs no pass over the cached KV.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
 import torch
 
 from kvweave.blend.layout import PromptLayout, to_device
@@ -33,29 +36,46 @@ def linked_scores(
         scores: fp32 `[tokens]`.
     """
     device, sentences = scores.device, int(numbers[-1]) + 1
-    in_chunk = torch.zeros(layout.tokens, dtype=torch.bool)
-    for placement in layout.placements:
-        if placement.is_chunk:
-            in_chunk[placement.start : placement.start + placement.tokens] = True
-    # Each word of each sentence once, in order of the sentences.
-    _, words = torch.tensor(layout.ids)[in_chunk].unique(return_inverse=True)
-    count = int(words.max()) + 1 if len(words) else 1
-    pairs = (numbers[in_chunk] * count + words).unique()
-    sentence, word = pairs // count, pairs % count
-    having = torch.bincount(word, minlength=count)
-    rarity = (len(sentence.unique()) / having[word]).log()
-    norms = torch.zeros(sentences).index_add_(0, sentence, rarity.square()).sqrt()
-    weights = to_device(rarity / norms[sentence].clamp(min=1e-6), device)
-    lengths = to_device(torch.bincount(sentence, minlength=sentences), device)
-    takes_part = lengths > 0
-    sentence, word = to_device(sentence, device), to_device(word, device)
-
+    words = _words(layout, numbers.numpy(), sentences)
+    sentence, word, weights, lengths = (to_device(torch.from_numpy(a), device) for a in words)
     whole = to_device(torch.bincount(numbers), device)
     means = stretch_sums(scores, whole) / whole.clamp(min=1)
-    best = means.masked_fill(~takes_part, 0.0).topk(min(_SOURCES, sentences))
+    best = means.masked_fill(lengths == 0, 0.0).topk(min(_SOURCES, sentences))
     own = (sentence == best.indices[:, None]) * weights
-    vectors = scores.new_zeros(len(own), count).index_add_(1, word, own)  # one number to a place
+    vectors = scores.new_zeros(len(own), layout.tokens)
+    vectors.index_add_(1, word, own)  # one number to a place
     products = (vectors[:, word] * weights).T.contiguous()
     cosines = stretch_sums(products, lengths)
     passed_on = cosines.square() * best.values * _SHARE  # [sentences, sources]
     return passed_on.scatter_(0, best.indices[None], 0.0).amax(dim=1)
+
+
+class _Words(NamedTuple):
+    """Each word of each sentence once, in order of the sentences.
+
+    Attributes:
+        sentence, word: int64 `[pairs]`, words numbered from 0 on.
+        weight: fp32 `[pairs]`, of the word in a sentence's vector, whose length is 1.
+        lengths: int64 `[sentences]`, different words of each; 0 for those that take no part.
+    """
+
+    sentence: np.ndarray
+    word: np.ndarray
+    weight: np.ndarray
+    lengths: np.ndarray
+
+
+def _words(layout: PromptLayout, numbers: np.ndarray, sentences: int) -> _Words:
+    in_chunk = np.zeros(layout.tokens, dtype=bool)
+    for placement in layout.placements:
+        if placement.is_chunk:
+            in_chunk[placement.start : placement.start + placement.tokens] = True
+    _, numbered = np.unique(layout.ids[in_chunk], return_inverse=True)
+    pairs = np.sort(numbers[in_chunk] * layout.tokens + numbered)
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]  # in a tenth of the time of np.unique
+    sentence, word = pairs // layout.tokens, pairs % layout.tokens
+    lengths = np.bincount(sentence, minlength=sentences)
+    rarity = np.log(np.count_nonzero(lengths) / np.bincount(word)[word])
+    norms = np.sqrt(np.bincount(sentence, rarity**2, minlength=sentences))
+    weight = rarity / np.maximum(norms[sentence], 1e-6)
+    return _Words(sentence, word, weight.astype(np.float32), lengths)

@@ -135,7 +135,7 @@ def sentence_numbers(layout: PromptLayout, ends: torch.Tensor | None) -> torch.T
     """
     starts = torch.zeros(layout.tokens, dtype=torch.bool)
     if ends is not None:
-        starts[1:] = ends[torch.tensor(layout.ids[:-1])]
+        starts[1:] = ends[torch.from_numpy(layout.ids[:-1])]
     for placement in layout.placements:
         starts[placement.start] = True
         if ends is None:
