@@ -38,6 +38,7 @@ test: $(VENV)/installed-dev
 test-vllm: export HF_HUB_OFFLINE := 1
 test-vllm: $(VLLM_VENV)/installed
 	TRITON_INTERPRET=1 $(VLLM_VENV)/bin/python -m pytest -q tests/blend/test_gpu_kernels.py
+	$(VLLM_VENV)/bin/python -m pytest -q tests/blend/test_gpu_compile.py
 	$(VLLM_VENV)/bin/python -m pytest -q tests/vllm --ignore tests/vllm/test_server.py \
 		--ignore tests/vllm/test_tensor_parallel.py
 	$(VLLM_VENV)/bin/python -m pytest -q tests/vllm/test_tensor_parallel.py

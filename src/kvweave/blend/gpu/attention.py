@@ -184,13 +184,13 @@ def _attend(
         out = acc / total[:, None]
         lse = best + tl.log2(total)
         if last <= per_split:
-            at = out_ptr + ((row.to(tl.int64) * heads + head) * DIM)[:, None] + dim[None, :]
-            tl.store(at, out.to(out_ptr.dtype.element_ty), mask=in_rows[:, None])
+            at = ((row.to(tl.int64) * heads + head) * DIM)[:, None] + dim[None, :]
+            tl.store(out_ptr + at, out.to(out_ptr.dtype.element_ty), mask=in_rows[:, None])
             tl.store(lse_ptr + head * rows + row, lse, mask=in_rows)
         else:
             slot = ((split * heads + head) * rows + row).to(tl.int64)
-            at = partial_ptr + slot[:, None] * DIM + dim[None, :]
-            tl.store(at, out, mask=in_rows[:, None])
+            at = slot[:, None] * DIM + dim[None, :]
+            tl.store(partial_ptr + at, out, mask=in_rows[:, None])
             tl.store(partial_lse_ptr + slot, lse, mask=in_rows)
 
 
