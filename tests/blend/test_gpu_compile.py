@@ -1,6 +1,6 @@
-"""The GPU's kernels compile for the GPUs they are for: what the interpreter lets pass, types do not.
+"""The GPU's kernels compile: what Triton's interpreter lets pass, its compiler may not.
 
-No GPU is needed: Triton brings a compiler that compiles for any.
+No GPU is needed for that.
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ def test_attention(compiled, dtype, biased, rows, keys):
 
 @pytest.mark.parametrize("storage", ["auto", "int8", "fp8"])
 def test_gathering(compiled, request, storage):
-    from kvweave.blend.gpu.rotation import gather_layer
+    from kvweave.blend.gpu.rotation import gather_layers
 
     if storage == "fp8" and request.node.callspec.params["compiled"] == AMPERE:
         pytest.skip("no instructions for it: `make_workspace` leaves it to torch")
     fmt = KVFormat(KVLayout(1, 2, 128, torch.bfloat16), storage)
     pages = fmt.encode(torch.zeros(1, 2, 2, PAGE_TOKENS, 128, dtype=torch.bfloat16))
     cos = torch.zeros(40, 128)
-    keys, values = torch.zeros(2, 40, 2, 128, dtype=torch.bfloat16).transpose(1, 2)
-    gather_layer(
-        pages[:, 0],
+    keys, values = torch.zeros(2, 1, 40, 2, 128, dtype=torch.bfloat16).transpose(2, 3)
+    gather_layers(
+        pages.transpose(0, 1),
         torch.zeros(40, dtype=torch.int32),
         torch.zeros(1, dtype=torch.int32),
         cos,

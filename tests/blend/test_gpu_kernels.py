@@ -59,20 +59,21 @@ def test_attention_and_what_it_observes(dtype, heads, group, dim, rows, keys, bi
 
 @pytest.mark.parametrize("storage", ["auto", "int8"])
 def test_gathered_pages_lie_rotated_at_their_places(storage):
-    from kvweave.blend.gpu.rotation import gather_layer
+    from kvweave.blend.gpu.rotation import gather_layers
 
     torch.manual_seed(0)
-    heads, dim, tokens = 2, 32, 50
-    fmt = KVFormat(KVLayout(1, heads, dim, torch.float32), storage)
-    kv = torch.randn(1, 2, heads, 20 * PAGE_TOKENS, dim)
+    layers, heads, dim, tokens = 3, 2, 32, 50
+    fmt = KVFormat(KVLayout(layers, heads, dim, torch.float32), storage)
+    kv = torch.randn(layers, 2, heads, 20 * PAGE_TOKENS, dim)
     pages = fmt.encode(kv)
     source = torch.full((tokens,), -1, dtype=torch.int32)
     source[3:20] = torch.arange(17, dtype=torch.int32) + 5 * PAGE_TOKENS
     source[30:49] = torch.arange(19, dtype=torch.int32) + 9 * PAGE_TOKENS + 3
     cos, sin = torch.randn(tokens, dim), torch.randn(tokens, dim)
-    keys, values = torch.zeros(2, tokens, heads, dim).transpose(1, 2)
-    gather_layer(
-        pages[:, 0],
+    slots = torch.zeros(2, 2, tokens, heads, dim).transpose(2, 3)
+    keys, values = slots.unbind(1)
+    gather_layers(
+        pages.transpose(0, 1).contiguous()[1:],  # the last two
         source,
         torch.tensor([tokens], dtype=torch.int32),
         cos,
@@ -84,13 +85,13 @@ def test_gathered_pages_lie_rotated_at_their_places(storage):
         key_bytes=fmt.key_bytes,
         programs=2,
     )
-    stored = fmt.decode(pages, kv.shape[3])[0]
+    stored = fmt.decode(pages, kv.shape[3])[1:]
     held = source >= 0
     at = source[held].long()
-    expected = apply_rope(stored[0][:, at], cos[held], sin[held])
-    assert torch.allclose(keys[:, held], expected, atol=1e-5)
-    assert torch.equal(values[:, held], stored[1][:, at])
-    assert not keys[:, ~held].any() and not values[:, ~held].any()
+    expected = apply_rope(stored[:, 0, :, at].flatten(0, 1), cos[held], sin[held])
+    assert torch.allclose(keys[:, :, held].flatten(0, 1), expected, atol=1e-5)
+    assert torch.equal(values[:, :, held], stored[:, 1, :, at])
+    assert not keys[:, :, ~held].any() and not values[:, :, ~held].any()
 
 
 def test_rows_are_rotated_and_put_at_their_positions():

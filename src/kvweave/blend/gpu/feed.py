@@ -6,8 +6,8 @@ memory of the host comes over the bus on a stream of its own, a few layers ahead
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from kvweave.blend.timing import Stopwatch
 from kvweave.kv import PAGE_TOKENS
 from kvweave.models import BlendableModel
 
-#: Layers that must be there together before the computation goes on with them.
+#: Layers that come over the bus together, and are waited for together.
 _LAYERS_PER_WAIT = 2
 
 
@@ -38,7 +38,7 @@ class DeviceFeed:
     ) -> None:
         self._layers = model.layers
         self._workspace = workspace
-        workspace.prompts += 1
+        workspace.begin()
         self._prompt = workspace.prompts
         self._others = _fill_sources(workspace, layout)
         for placement in self._others:
@@ -53,6 +53,8 @@ class DeviceFeed:
         held = workspace.layers_held
         self._all_held = held == self._layers
         self._arrivals: dict[int, torch.cuda.Event | None] = {}
+        self._together: list[range] = []
+        """Layers that the computation takes in one go."""
         self._token_ids = layout.token_ids
         self.cos, self.sin = workspace.cos[: layout.tokens], workspace.sin[: layout.tokens]
         self.layers_loaded = 0
@@ -77,9 +79,9 @@ class DeviceFeed:
             self._await(layer)
             return self._slots[layer]
         if self._stream is None:
-            pair = self._slots[layer % len(self._slots)]
-            self._bring(layer, *pair)
-            return pair
+            slot = layer % len(self._slots)
+            self._bring(range(layer, layer + 1), slot)
+            return self._slots[slot]
         return self._next_in_ring(layer, self._stream)
 
     def recorded_scores(
@@ -87,24 +89,26 @@ class DeviceFeed:
     ) -> torch.Tensor | None:
         if self._others:
             return None
-        found = self._workspace.scores(score_pass, most_rows, self._token_ids[rows], rows, bias)
-        if found is None:
+        recorded = self._workspace.scores(score_pass, most_rows, self._token_ids[rows], rows, bias)
+        if recorded is None:
             return None
-        scores, layers = found
-        self.layers_loaded += len(layers)
-        if self._stream is not None:
-            # The pass reads slots that are filled next, and has the bus to itself.
-            self._stream.wait_stream(torch.cuda.current_stream())
+        self.layers_loaded += len(recorded.layers)
+        if self._stream is not None and self._all_held:
+            self._stream.wait_event(recorded.loaded)  # the pass has had the bus to itself
+        elif self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream())  # it reads slots that are filled
         if self._all_held:
-            self._arrivals.update(dict.fromkeys(layers))
+            self._arrivals.update(dict.fromkeys(recorded.layers))
+            self._together.append(recorded.layers)
             self._fetch(range(self._layers))
-        return scores
+        return recorded.scores()
 
     def recorded_rows(self, rows: torch.Tensor, bias: torch.Tensor | None) -> bool:
         if self._others or not self._all_held:
             return False
         self._fetch(range(self._layers))
-        recorded = self._workspace.rows(self._pieces(), self._token_ids[rows], rows, bias)
+        pieces = tuple(sorted(self._together, key=lambda layers: layers.start))
+        recorded = self._workspace.rows(pieces, self._token_ids[rows], rows, bias)
         if recorded is None:
             return False
 
@@ -134,18 +138,22 @@ class DeviceFeed:
         missing = [layer for layer in layers if layer not in self._arrivals]
         if not missing:
             return
+        # The same on a device, which need not wait: what is recorded for one serves the other.
+        groups = list(_runs(missing, _LAYERS_PER_WAIT))
+        self._together += groups
         if self._stream is None:
-            for layer in missing:
-                self._bring(layer, *self._slots[layer])
-                self._arrivals[layer] = None
+            for run in _runs(missing, self._layers):
+                self._bring(run, run.start)
+            self._arrivals.update(dict.fromkeys(missing))
             return
         with torch.cuda.stream(self._stream):
             begin = self._clock.mark()
-            for layer in missing:
-                self._bring(layer, *self._slots[layer])
+            for group in groups:
+                self._bring(group, group.start, beside=True)
                 arrival = torch.cuda.Event()
                 arrival.record(self._stream)
-                self._arrivals[layer] = arrival
+                self._arrivals.update(dict.fromkeys(group, arrival))
+            self._workspace.fetching = arrival
             self._timed.append((len(missing), begin, self._clock.mark()))
 
     def _await(self, layer: int) -> None:
@@ -153,15 +161,6 @@ class DeviceFeed:
         arrival = self._arrivals[layer]
         if arrival is not None:
             torch.cuda.current_stream().wait_event(arrival)
-
-    def _pieces(self) -> tuple[range, ...]:
-        """All layers, cut where the computation may have to wait for some that are on their way."""
-        cuts = [0]
-        for layer in range(1, self._layers):
-            coming, before = (self._arrivals[i] is not None for i in (layer, layer - 1))
-            if coming != before or (coming and layer - cuts[-1] == _LAYERS_PER_WAIT):
-                cuts.append(layer)
-        return tuple(range(a, b) for a, b in pairwise([*cuts, self._layers]))
 
     # -- where a few are ---------------------------------------------------------------------------
 
@@ -193,21 +192,33 @@ class DeviceFeed:
             if free is not None:
                 stream.wait_event(free)
             begin = self._clock.mark()
-            self._bring(layer, *self._slots[slot])
+            self._bring(range(layer, layer + 1), slot, beside=True)
             self._timed.append((1, begin, self._clock.mark()))
             ready = torch.cuda.Event()
             ready.record(stream)
-        self._ready[slot] = ready
+        self._ready[slot] = self._workspace.fetching = ready
 
     # -- both --------------------------------------------------------------------------------------
 
-    def _bring(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        self._workspace.gather(layer, keys, values)
+    def _bring(self, layers: range, slot: int, *, beside: bool = False) -> None:
+        """Layers to slots, from `slot` on; `beside`: while the device computes."""
+        self._workspace.gather(layers, slot, beside=beside)
         for placement in self._others:
-            read_layer(placement, layer, keys, values)
             span = slice(placement.start, placement.start + placement.tokens)
-            keys[:, span] = apply_rope(keys[:, span], self.cos[span], self.sin[span])
-        self.layers_loaded += 1
+            for layer in layers:
+                keys, values = self._slots[slot + layer - layers.start]
+                read_layer(placement, layer, keys, values)
+                keys[:, span] = apply_rope(keys[:, span], self.cos[span], self.sin[span])
+        self.layers_loaded += len(layers)
+
+
+def _runs(layers: Sequence[int], most: int) -> Iterator[range]:
+    """Neighbours among ascending layers, at most `most` together."""
+    start = 0
+    for i in range(1, len(layers) + 1):
+        if i == len(layers) or layers[i] != layers[i - 1] + 1 or i - start == most:
+            yield range(layers[start], layers[i - 1] + 1)
+            start = i
 
 
 def _fill_sources(workspace: Workspace, layout: PromptLayout) -> list[Placement]:

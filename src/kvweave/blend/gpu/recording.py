@@ -118,31 +118,41 @@ class RecordedRows:
 
 
 class RecordedScores:
-    """A score pass as one graph, which also brings in the layers that it asks for."""
+    """A score pass as one graph, which also brings in the layers that it asks for.
+
+    Attributes:
+        layers: those that it brings in.
+        loaded: when it has them all, and the bus is free again.
+    """
 
     def __init__(self, workspace: Workspace, score_pass: ScorePass, rows: int) -> None:
         model = workspace.model
         self._inputs = inputs = _Inputs(workspace, rows)
         loading = torch.cuda.Stream(workspace.cos.device)
         # The first run tells which layers there is any use in.
-        self._layers = range(model.layers)
+        self.layers = range(model.layers)
+        self.loaded = torch.cuda.Event(external=True)
 
         def run() -> torch.Tensor:
             placed, causal = inputs.placed()
-            feed = _Prefetch(workspace, loading, self._layers)
+            feed = _Prefetch(workspace, loading, self.layers, self.loaded)
             scores = score_pass(model, inputs.ids, placed, causal, feed.layer, workspace.max_tokens)
-            self._layers = feed.join()
+            self.layers = feed.join()
             return scores
 
         _run_beside(run)
         self._graph, self._scores = _record(run)
+        self._tokens = 0
 
-    def run(
-        self, token_ids: torch.Tensor, positions: torch.Tensor, bias: torch.Tensor
-    ) -> tuple[torch.Tensor, range]:
+    def run(self, token_ids: torch.Tensor, positions: torch.Tensor, bias: torch.Tensor) -> None:
+        """Arguments as for `Workspace.scores`."""
         self._inputs.set(token_ids, positions, bias)
         self._graph.replay()
-        return self._scores[: len(bias)], self._layers
+        self._tokens = len(bias)
+
+    def scores(self) -> torch.Tensor:
+        """fp32 `[tokens]`, of the last run."""
+        return self._scores[: self._tokens]
 
 
 def _run_beside(run: Callable[[], object]) -> None:
@@ -168,9 +178,16 @@ class _Prefetch:
     The first that is asked for is the first that is gathered.
     """
 
-    def __init__(self, workspace: Workspace, stream: torch.cuda.Stream, layers: range) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        stream: torch.cuda.Stream,
+        layers: range,
+        loaded: torch.cuda.Event,
+    ) -> None:
         self._workspace = workspace
         self._stream = stream
+        self._loaded = loaded
         self._slots = workspace.slots(workspace.max_tokens)
         self._layers = layers
         self._asked: list[int] = []
@@ -189,7 +206,7 @@ class _Prefetch:
             with torch.cuda.stream(self._stream):
                 if coming >= len(self._slots):
                     self._stream.wait_event(done)
-                self._workspace.gather(coming, *self._slots[coming % len(self._slots)])
+                self._workspace.gather(range(coming, coming + 1), coming % len(self._slots))
                 ready = torch.cuda.Event()
                 ready.record(self._stream)
             self._ready[coming] = ready
@@ -200,6 +217,8 @@ class _Prefetch:
 
     def join(self) -> range:
         """Wait for what is still being brought in; returns which layers were asked for."""
+        if torch.cuda.is_current_stream_capturing():
+            self._loaded.record(self._stream)
         for ready in self._ready.values():
             torch.cuda.current_stream().wait_event(ready)
         return range(self._asked[0], self._asked[-1] + 1) if self._asked else range(0)

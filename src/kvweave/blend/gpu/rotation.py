@@ -55,11 +55,15 @@ def _gather(
     sin_ptr,
     keys_ptr,
     values_ptr,
+    layer_stride,
     page_stride,
     value_offset,
+    scale_layer,
     scale_stride,
     key_scales,
     value_scales,
+    k_layer,
+    v_layer,
     k_head,
     k_token,
     v_head,
@@ -70,6 +74,11 @@ def _gather(
     SCALED: tl.constexpr,
 ):
     head = tl.program_id(1)
+    layer = tl.program_id(2).to(tl.int64)
+    memory_ptr += layer * layer_stride
+    scale_ptr += layer * scale_layer
+    keys_ptr += layer * k_layer
+    values_ptr += layer * v_layer
     half = tl.arange(0, DIM // 2)[None, :]
     whole = tl.arange(0, DIM)[None, :]
     tokens = tl.load(tokens_ptr)  # not an argument: a recording is replayed with other lengths
@@ -149,7 +158,7 @@ def _place(
         _copy(v_ptr, values_ptr, at, to, mask, DIM // 2)
 
 
-def gather_layer(
+def gather_layers(
     memory: torch.Tensor,
     source: torch.Tensor,
     tokens: torch.Tensor,
@@ -163,28 +172,29 @@ def gather_layer(
     key_bytes: int,
     programs: int,
 ) -> None:
-    """Bring the stored KV of one layer to its places in a prompt, rotating the keys.
+    """Bring the stored KV of some layers to its places in a prompt, rotating the keys.
 
     Args:
-        memory: uint8 `[pages, page_bytes]` of one layer, as stored (`kvweave.kv.precision`): on
-            the device, or page-locked on the host, where the kernel reads it over the bus.
+        memory: uint8 `[layers, pages, page_bytes]`, as stored (`kvweave.kv.precision`): on the
+            device, or page-locked on the host, where the kernel reads it over the bus.
         source: int32 `[most tokens]`, the stored token (page * page_tokens + offset) that goes to
             each position; -1: none.
         tokens: int32 `[1]`, how many positions there are, on the device.
         cos, sin: fp32 `[most tokens, head_dim]`.
-        keys, values: `[kv_heads, at least tokens, head_dim]`, dense in the last dimension; written.
+        keys, values: `[layers, kv_heads, at least tokens, head_dim]`, dense in the last dimension;
+            written.
         stored: dtype of the stored numbers; of one byte: with scales behind them.
         key_bytes: how much of a page is keys.
-        programs: at most so many per head; few are enough to fill a bus.
+        programs: at most so many per layer and head; few are enough to fill a bus.
     """
-    kv_heads, most_tokens, dim = keys.shape
+    layers, kv_heads, most_tokens, dim = keys.shape
     block = 32
     numbers = memory.view(stored)
     scaled = stored.itemsize == 1
     scales = memory.view(torch.float32) if scaled else numbers
     # Of a page: numbers of the keys, their scales, numbers of the values, their scales.
     key_scales = kv_heads * page_tokens * dim // 4
-    _gather[(min(programs, triton.cdiv(most_tokens, block)), kv_heads)](
+    _gather[(min(programs, triton.cdiv(most_tokens, block)), kv_heads, layers)](
         numbers,
         scales,
         source,
@@ -194,14 +204,18 @@ def gather_layer(
         keys,
         values,
         numbers.stride(0),
+        numbers.stride(1),
         key_bytes // stored.itemsize,
         scales.stride(0),
+        scales.stride(1),
         key_scales,
         key_bytes // 4 + key_scales,
         keys.stride(0),
-        keys.stride(1),
         values.stride(0),
+        keys.stride(1),
+        keys.stride(2),
         values.stride(1),
+        values.stride(2),
         DIM=dim,
         PAGE=page_tokens,
         BLOCK=block,

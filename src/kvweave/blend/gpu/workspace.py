@@ -9,14 +9,16 @@ import torch
 
 from kvweave.blend.gpu.memory import MOST_RECORDED_ROWS, held_layers
 from kvweave.blend.gpu.recording import RecordedRows, RecordedScores, ScorePass
-from kvweave.blend.gpu.rotation import gather_layer
+from kvweave.blend.gpu.rotation import gather_layers
 from kvweave.kv import PAGE_TOKENS, KVFormat
 from kvweave.models import BlendableModel
 
 log = logging.getLogger(__name__)
 
-#: Programs per KV head that read over the bus: enough to fill it, few enough to compute beside.
+#: Programs per layer and KV head that read over the bus: enough to fill it, and few enough to
+#: leave multiprocessors to what computes beside them.
 BUS_PROGRAMS = 8
+BUS_PROGRAMS_BESIDE = 2
 DEVICE_PROGRAMS = 256
 #: A recording is for a number of rows; fewer are filled up to the next multiple of this.
 ROWS_STEP = 64
@@ -51,7 +53,7 @@ class Workspace:
         layers = held_layers(layer_bytes, model.layers, model.device)
         shape = (layers, 2, max_tokens, model.kv_heads, model.head_dim)
         scratch = torch.zeros(shape, dtype=model.dtype, device=model.device).transpose(2, 3)
-        self._slots = [(pair[0], pair[1]) for pair in scratch]
+        self._keys, self._values = scratch.unbind(1)
         self.cos, self.sin = model.rope_table(torch.arange(max_tokens, device=model.device))
         self._sources = torch.zeros(
             len(self.memories), max_tokens, dtype=torch.int32, device=model.device
@@ -59,21 +61,29 @@ class Workspace:
         self._tokens = torch.zeros(1, dtype=torch.int32, device=model.device)
         self.prompts = 0
         """How many prompts have used it: what lies in it is the last one's."""
+        self.fetching: torch.cuda.Event | None = None
+        """When the last layer has arrived that was brought in by another stream."""
         self._scores: dict[ScorePass, RecordedScores] = {}
         self._rows: dict[tuple[int, tuple[range, ...]], RecordedRows] = {}
         self._between: torch.Tensor | None = None
         # Only one recording runs at a time: what is scratch in one is scratch in all.
         self._pool = torch.cuda.graph_pool_handle() if record else None
 
+    def begin(self) -> None:
+        """Another prompt: what is still on its way for the last one, given up perhaps, may land."""
+        self.prompts += 1
+        if self.fetching is not None:
+            torch.cuda.current_stream().wait_event(self.fetching)
+
     @property
     def layers_held(self) -> int:
         """How many layers' KV there is room for at a time."""
-        return len(self._slots)
+        return len(self._keys)
 
     def set_sources(self, sources: torch.Tensor) -> None:
         """Say which stored token of each memory goes to each position of the prompt.
 
-        sources: int32 `[memories, tokens]`, -1 for none; see `gather_layer`.
+        sources: int32 `[memories, tokens]`, -1 for none; see `gather_layers`.
         """
         tokens = sources.shape[1]
         self._sources[:, :tokens] = sources
@@ -81,7 +91,9 @@ class Workspace:
 
     def slots(self, tokens: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Keys and values, `[kv_heads, tokens, head_dim]`, of each layer that is held at a time."""
-        return [(keys[:, :tokens], values[:, :tokens]) for keys, values in self._slots]
+        return [
+            (k[:, :tokens], v[:, :tokens]) for k, v in zip(self._keys, self._values, strict=True)
+        ]
 
     def between(self, rows: int) -> torch.Tensor:
         """Where recordings leave hidden states from one piece to the next, `[rows, hidden]`."""
@@ -91,21 +103,26 @@ class Workspace:
             self._between = self.cos.new_zeros(MOST_RECORDED_ROWS, width, dtype=self.dtype)
         return self._between[:rows]
 
-    def gather(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Bring one layer of what `set_sources` has said to its places."""
+    def gather(self, layers: range, slot: int, *, beside: bool = False) -> None:
+        """Bring layers of what `set_sources` has said to its places, in slots from `slot` on.
+
+        beside: the device computes meanwhile.
+        """
+        slots = slice(slot, slot + len(layers))
+        bus_programs = BUS_PROGRAMS_BESIDE if beside else BUS_PROGRAMS
         for memory, source in zip(self.memories, self._sources, strict=True):
-            gather_layer(
-                memory[layer],
+            gather_layers(
+                memory[layers.start : layers.stop],
                 source,
                 self._tokens,
                 self.cos,
                 self.sin,
-                keys,
-                values,
+                self._keys[slots],
+                self._values[slots],
                 stored=self._format.precision.dtype,
                 page_tokens=PAGE_TOKENS,
                 key_bytes=self._format.key_bytes,
-                programs=DEVICE_PROGRAMS if memory.is_cuda else BUS_PROGRAMS,
+                programs=DEVICE_PROGRAMS if memory.is_cuda else bus_programs,
             )
 
     def scores(
@@ -115,10 +132,8 @@ class Workspace:
         token_ids: torch.Tensor,
         positions: torch.Tensor,
         bias: torch.Tensor,
-    ) -> tuple[torch.Tensor, range] | None:
+    ) -> RecordedScores | None:
         """What `score_pass` says of this prompt, from its graph; None where there is none.
-
-        Also which layers the pass has brought in.
 
         Args:
             rows: rows that the graph has; shorter questions repeat their last.
@@ -134,7 +149,8 @@ class Workspace:
             except RuntimeError as error:
                 self._give_up(error)
                 return None
-        return recorded.run(token_ids, positions, bias)
+        recorded.run(token_ids, positions, bias)
+        return recorded
 
     def rows(
         self,
