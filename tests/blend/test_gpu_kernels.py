@@ -52,9 +52,13 @@ def test_attention_and_what_it_observes(dtype, heads, group, dim, rows, keys, bi
     expected, strongest = CausalRows(positions, dtype, bias).attend_and_observe(q, k, v, 0.3)
     out, sums = attend(q, k, v, positions.int(), bias, 0.3)
     seen = observe(q, k, positions.int(), bias, sums, 0.3)
+    chosen = [0, heads - 1]
+    _, of_chosen = CausalRows(positions, dtype, bias).attend_and_observe(q, k, v, 0.3, chosen)
+    seen_by_chosen = observe(q, k, positions.int(), bias, sums, 0.3, chosen)
     tolerance = 1e-5 if dtype == torch.float32 else 5e-3
     assert torch.allclose(out.float(), expected.float(), atol=tolerance, rtol=tolerance)
     assert torch.allclose(seen, strongest, atol=tolerance)
+    assert torch.allclose(seen_by_chosen, of_chosen, atol=tolerance)
 
 
 @pytest.mark.parametrize("storage", ["auto", "int8"])

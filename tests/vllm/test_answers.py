@@ -13,7 +13,6 @@ from kvweave.engine import ReuseOptions, SamplingParams
 from kvweave.engine.build import engine_around
 from kvweave.engine.loading import LoadedModel
 from kvweave.metrics import Metrics
-from kvweave.models import ReadingProfile, sentence_ends
 from kvweave.prompt import Prompt
 
 PROMPTS = 20
@@ -38,11 +37,10 @@ def test_everything_recomputed_equals_plain_vllm_alone_and_batched(engine, promp
 
 
 def test_a_blended_answer_is_the_embedded_engines(
-    engine: Engine, smollm2: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, smollm2: LoadedModel, tmp_path: Path
 ):
-    # Which heads retrieve is known of the embedded model only.
-    unprofiled = ReadingProfile(None, sentence_ends(smollm2.tokenizer))
-    monkeypatch.setattr(smollm2.blendable, "profile", unprofiled)
+    heads = smollm2.blendable.profile.heads
+    assert heads and heads == engine.worker._model.profile.heads
     prompts = [engine.prompt(passages) for passages in ((1, 2, 3, 4), (9, 7, 8, 6))]
     engine.warm(prompts)
     here = engine.ask(prompts, 0.15)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from kvweave.models import profile_json, profile_path
 from kvweave.models.embedded import resolve_model
 
 
@@ -59,13 +60,23 @@ def answers(model: Path, folder: Path, ranks: int) -> dict[str, list[list[int]]]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([root, *sys.path]),
         "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
+        "XDG_CACHE_HOME": str(folder),
     }
     subprocess.run(command, check=True, cwd=root, env=environment, timeout=400)
     return json.loads(out.read_text())
 
 
 @pytest.mark.timeout(900)
-def test_two_ranks_answer_like_one(model: Path, tmp_path: Path):
+@pytest.mark.parametrize("heads", [None, ((1, 0), (2, 3), (2, 1), (3, 2))])
+def test_two_ranks_answer_like_one(
+    model: Path, tmp_path: Path, heads: tuple[tuple[int, int], ...] | None, monkeypatch
+):
+    """Each rank has two of the four heads: some watched layers have heads on one rank alone."""
+    if heads:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        path = profile_path(model)
+        path.parent.mkdir()
+        path.write_text(profile_json(heads, {}))
     one, two = answers(model, tmp_path, 1), answers(model, tmp_path, 2)
     assert two["matched"] == one["matched"] and min(two["matched"]) > 0
     assert two["all"] == two["plain"] == one["plain"]

@@ -107,21 +107,31 @@ class CausalRows:
         return out.view(rows, heads * head_dim)
 
     def attend_and_observe(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        scale: float,
+        watched: Collection[int] | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Like `attend`, and tells how strongly each key was attended to.
 
+        watched: the query heads that count; None: all of them.
+
         Returns:
             The attention output `[rows, heads * head_dim]`, and fp32 `[keys]`: the largest
-            attention probability that any head of any row gave to each key.
+            attention probability that any watched head of any row gave to each key; of none, 0.
         """
         heads, rows, head_dim = q.shape
         kv_heads, keys, _ = k.shape
-        if fused(q, head_dim):
+        if fused(q, head_dim) and (watched is None or watched):
             from kvweave.blend.gpu import attention
 
             out, sums = attention.attend(q, k, v, self._short, self._bias, scale)
-            return out, attention.observe(q, k, self._short, self._bias, sums, scale)
+            seen = attention.observe(q, k, self._short, self._bias, sums, scale, watched)
+            return out, seen
+        if watched is not None:
+            return self.attend(q, k, v, scale), self.observe(q, k, scale, watched)
         self._prepare()
         out = q.new_empty(rows, heads, head_dim)
         strongest = torch.zeros(keys, dtype=torch.float32, device=q.device)
@@ -150,8 +160,10 @@ class CausalRows:
 
         Returns:
             fp32 `[keys]`: the largest attention probability that any of the heads of any row gave
-            to each key.
+            to each key; of no heads, 0.
         """
+        if not heads:
+            return torch.zeros(k.shape[1], dtype=torch.float32, device=k.device)
         group = q.shape[0] // k.shape[0]
         # Stacked one by one, not indexed with a list, which would be copied to the device.
         queries = torch.stack([q[head] for head in heads])

@@ -20,7 +20,7 @@ def profile(
         int, typer.Option(min=5, help="How many to look at, for each of two chunk lengths.")
     ] = 30,
     dtype: Annotated[
-        str, typer.Option(help="As `model.dtype` in the configuration it is for.")
+        str, typer.Option(help="Type of the weights, as `model.dtype` in the configuration.")
     ] = "auto",
     out: Annotated[
         Path | None,
@@ -30,8 +30,8 @@ def profile(
     """Find the attention heads with which a model looks up what a question needs.
 
     The selector `sentences` watches them to decide what is computed again. The embedded models come
-    with their profile; for any other model, run this once before it is served: it takes a few
-    minutes on a CPU. For example:
+    with their profile; for any other model, run this once before it is served, on whichever engine:
+    it takes a few minutes on a CPU. For example:
 
     - `kvweave profile ~/models/qwen2.5-0.5b-instruct`
     """
@@ -44,8 +44,10 @@ def profile(
     from kvweave.models.embedded import resolve_model
 
     messages = Console(stderr=True)
+    source = resolve_model(model)
     with messages.status("loading the model"):
-        laboratory = Laboratory(load_model(resolve_model(model), model, dtype), 10**9)
+        laboratory = Laboratory(load_model(source, model, dtype), 10**9)
+    path = out or profile_path(source)
     asked = [
         question
         for length in CHUNK_TOKENS
@@ -58,7 +60,6 @@ def profile(
             laboratory, asked, lambda done: status.update(f"question {done} of {len(asked)}")
         )
     facts = {"model": model, "found": found.found, "found_alone": found.found_alone}
-    path = out or profile_path(laboratory.identity)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(profile_json(found.heads, facts), encoding="utf-8")
     heads = ", ".join(f"{layer}.{head}" for layer, head in found.heads)

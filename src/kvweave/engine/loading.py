@@ -75,7 +75,7 @@ def load_model(source: str | Path, name: str, dtype: str = "auto") -> LoadedMode
     model.eval()
     identity = model_identity(model, tokenizer)
     config = model.config
-    heads = find_heads(identity, name, config.num_hidden_layers, config.num_attention_heads)
+    heads = find_heads(source, config.num_hidden_layers, config.num_attention_heads)
     blendable = LlamaFamily(model, ReadingProfile(heads, sentence_ends(tokenizer)))
     check_layers(blendable, lambda ids: model(input_ids=ids[None], use_cache=False).logits[0])
     eos = model.generation_config.eos_token_id

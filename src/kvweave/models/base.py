@@ -23,6 +23,8 @@ class BlendableModel(Protocol):
 
     layers: int
     heads: int
+    first_head: int
+    """Number of its first query head in the whole model: ranks have some heads each."""
     kv_heads: int
     head_dim: int
     vocab_size: int

@@ -41,6 +41,7 @@ class LlamaFamily:
         attention = self._blocks[0].self_attn
         self.layers: int = config.num_hidden_layers
         self.heads: int = config.num_attention_heads
+        self.first_head = 0
         self.kv_heads: int = config.num_key_value_heads
         self.head_dim: int = attention.head_dim
         self.vocab_size: int = config.vocab_size

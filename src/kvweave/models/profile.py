@@ -8,15 +8,19 @@ from importlib import resources
 from pathlib import Path
 
 import torch
+from huggingface_hub import try_to_load_from_cache
 from transformers import PreTrainedTokenizerBase
 
 from kvweave.config import cache_home
+from kvweave.digest import digest_fields
 from kvweave.errors import KvweaveError
+from kvweave.models.embedded.catalog import MODELS
 
 Head = tuple[int, int]
 """A layer and a query head of it."""
 
 _FORMAT = 1
+_END_BYTES = 1 << 20
 _SHIPPED = resources.files(__package__) / "profiles"
 _END_MARKS = (".", "!", "?", "。", "！", "？")  # noqa: RUF001
 
@@ -47,29 +51,76 @@ def sentence_ends(tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
     return torch.tensor(["\n" in text or text.rstrip().endswith(_END_MARKS) for text in texts])
 
 
-def find_heads(identity: str, name: str, layers: int, heads: int) -> tuple[Head, ...] | None:
-    """The profiled heads of a model: those written for its identity, or else the shipped ones.
+def find_heads(source: str | Path, layers: int, heads: int) -> tuple[Head, ...] | None:
+    """The profiled heads of a model: those written for its weights, or else the shipped ones.
 
     Args:
-        identity: see `model_identity`.
-        name: the embedded model's name; profiles are shipped for these.
+        source: what the model is loaded from, a folder or a hub name.
         layers, heads: of the model.
 
     Raises:
         ProfileError: the file is damaged, or names heads that the model doesn't have.
     """
-    written = profile_path(identity)
-    if written.is_file():
+    folder = _folder(source)
+    if folder is None:
+        return None
+    key = _weights_key(folder)
+    if key is not None and (written := _path(key)).is_file():
         return _parse(written.read_text(encoding="utf-8"), str(written), layers, heads)
-    shipped = _SHIPPED / f"{name}.json"
-    if "/" not in name and shipped.is_file():
-        return _parse(shipped.read_text(encoding="utf-8"), str(shipped), layers, heads)
+    for name, model in MODELS.items():
+        if folder == model.folder.resolve():
+            shipped = _SHIPPED / f"{name}.json"
+            return _parse(shipped.read_text(encoding="utf-8"), str(shipped), layers, heads)
     return None
 
 
-def profile_path(identity: str) -> Path:
-    """Where the profile of the model of this identity is written."""
-    return cache_home() / "profiles" / f"{identity}.json"
+def profile_path(source: str | Path) -> Path:
+    """Where the profile of the model in this folder, or of this hub name, is written.
+
+    Raises:
+        ProfileError: its weights are not here.
+    """
+    folder = _folder(source)
+    key = None if folder is None else _weights_key(folder)
+    if key is None:
+        raise ProfileError(f"{source}: there are no weight files here to keep a profile for")
+    return _path(key)
+
+
+def _path(key: str) -> Path:
+    return cache_home() / "profiles" / f"{key}.json"
+
+
+def _folder(source: str | Path) -> Path | None:
+    """Where a model's files are; None for a hub name that has not been downloaded."""
+    if Path(source).is_dir():
+        return Path(source).resolve()
+    try:
+        config = try_to_load_from_cache(str(source), "config.json")
+    except ValueError:  # it can be no hub name
+        return None
+    return Path(config).parent if isinstance(config, str) else None
+
+
+def _weights_key(folder: Path) -> str | None:
+    """Tells these weights from others; None where there are none.
+
+    A digest of their files' names, sizes and ends: the same for every engine, type of numbers and
+    number of ranks, and there before anything is loaded.
+    """
+    patterns = ("*.safetensors", "*.bin", "*.gguf")
+    files = next((found for found in (sorted(folder.glob(p)) for p in patterns) if found), None)
+    if files is None:
+        return None
+    return digest_fields(*(part for file in files for part in (file.name.encode(), *_ends(file))))
+
+
+def _ends(file: Path) -> tuple[bytes, bytes, bytes]:
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        first = opened.read(_END_BYTES)
+        opened.seek(max(size - _END_BYTES, 0))
+        return str(size).encode(), first, opened.read()
 
 
 def profile_json(heads: tuple[Head, ...], facts: dict[str, object]) -> str:

@@ -8,6 +8,8 @@ combined afterwards (Flash-Decoding, Dao et al. 2023).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 import triton
 import triton.language as tl
@@ -233,7 +235,7 @@ def _combine(
         tl.store(lse_ptr + head * rows + row, best + tl.log2(total))
 
 
-@triton.jit(do_not_specialize=["rows", "keys"])
+@triton.jit(do_not_specialize=["rows", "keys", "first_head"])
 def _observe(
     q_ptr,
     k_ptr,
@@ -244,6 +246,7 @@ def _observe(
     scale_log2,
     rows,
     keys,
+    first_head,
     q_head,
     q_row,
     k_head,
@@ -255,7 +258,8 @@ def _observe(
     BIASED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    kv_head = tl.program_id(1)
+    head = first_head + tl.program_id(1)
+    kv_head = head // GROUP
     key = tl.program_id(0) * BLOCK_KEYS + tl.arange(0, BLOCK_KEYS)
     dim = tl.arange(0, DIM)
     in_keys = key < keys
@@ -270,16 +274,14 @@ def _observe(
     if BIASED:
         bias = tl.load(bias_ptr + key, mask=in_keys, other=0.0) * LOG2E
     strongest = tl.zeros([BLOCK_KEYS], tl.float32)
-    needed = tl.where(tl.program_id(0) * BLOCK_KEYS <= last, rows * GROUP, 0)
+    needed = tl.where(tl.program_id(0) * BLOCK_KEYS <= last, rows, 0)
     for start in range(0, needed, BLOCK_ROWS):
-        each = start + tl.arange(0, BLOCK_ROWS)
-        row = each // GROUP
-        head = kv_head * GROUP + each % GROUP
+        row = start + tl.arange(0, BLOCK_ROWS)
         in_rows = row < rows
         position = tl.load(position_ptr + row, mask=in_rows, other=-1)
         seen = (key[None, :] <= position[:, None]) & exists[None, :]
         q = tl.load(
-            q_ptr + (head.to(tl.int64) * q_head + row.to(tl.int64) * q_row)[:, None] + dim[None, :],
+            q_ptr + head.to(tl.int64) * q_head + row[:, None].to(tl.int64) * q_row + dim[None, :],
             mask=in_rows[:, None],
             other=0.0,
         )
@@ -287,7 +289,7 @@ def _observe(
         scores = tl.dot(q, k, input_precision=PRECISION) * scale_log2 + bias[None, :]
         weights = tl.where(seen, tl.exp2(scores - lse[:, None]), 0.0)
         strongest = tl.maximum(strongest, tl.max(weights, 0))
-    tl.store(seen_ptr + kv_head * keys + key, strongest, mask=in_keys)
+    tl.store(seen_ptr + tl.program_id(1) * keys + key, strongest, mask=in_keys)
 
 
 def attend(
@@ -383,37 +385,43 @@ def observe(
     bias: torch.Tensor | None,
     lse: torch.Tensor,
     scale: float,
+    watched: Collection[int] | None = None,
 ) -> torch.Tensor:
-    """The largest attention probability that any head of any row gave to each key: fp32 `[keys]`.
+    """The largest attention probability that a head of any row gave to each key: fp32 `[keys]`.
 
     Arguments as for `attend`, with the row sums that it returned.
+
+    watched: the query heads that count, one at least; None: all of them.
     """
     heads, rows, dim = q.shape
     kv_heads, keys, _ = k.shape
     wide = q.dtype == torch.float32
     block_rows, block_keys = (32, 32) if wide else (64, 64)
-    seen = q.new_empty(kv_heads, keys, dtype=torch.float32)
-    _observe[(triton.cdiv(keys, block_keys), kv_heads)](
-        q,
-        k,
-        positions,
-        positions if bias is None else bias,
-        lse,
-        seen,
-        scale * LOG2E.value,
-        rows,
-        keys,
-        q.stride(0),
-        q.stride(1),
-        k.stride(0),
-        k.stride(1),
-        GROUP=heads // kv_heads,
-        DIM=dim,
-        BLOCK_ROWS=block_rows,
-        BLOCK_KEYS=block_keys,
-        BIASED=bias is not None,
-        PRECISION="ieee" if wide else "tf32",
-        num_warps=4,
-        num_stages=2,
-    )
+    runs = [(0, heads)] if watched is None else [(head, 1) for head in watched]
+    seen = q.new_empty(sum(count for _, count in runs), keys, dtype=torch.float32)
+    for i, (first, count) in enumerate(runs):
+        _observe[(triton.cdiv(keys, block_keys), count)](
+            q,
+            k,
+            positions,
+            positions if bias is None else bias,
+            lse,
+            seen[i:],
+            scale * LOG2E.value,
+            rows,
+            keys,
+            first,
+            q.stride(0),
+            q.stride(1),
+            k.stride(0),
+            k.stride(1),
+            GROUP=heads // kv_heads,
+            DIM=dim,
+            BLOCK_ROWS=block_rows,
+            BLOCK_KEYS=block_keys,
+            BIASED=bias is not None,
+            PRECISION="ieee" if wide else "tf32",
+            num_warps=4,
+            num_stages=2,
+        )
     return seen.amax(dim=0)

@@ -50,8 +50,8 @@ class DeviceFeed:
         self._tokens = layout.tokens
         # Where all layers are held, a layer that was brought in once stays. When it is there; None:
         # before anything that is queued from now on.
-        held = workspace.layers_held
-        self._all_held = held == self._layers
+        self._held = workspace.layers_held
+        self._all_held = self._held == self._layers
         self._arrivals: dict[int, torch.cuda.Event | None] = {}
         self._together: list[range] = []
         """Layers that the computation takes in one go."""
@@ -62,8 +62,8 @@ class DeviceFeed:
         self._timed: list[tuple[int, int, int]] = []
         """Layers brought in at once, and the marks before and after them."""
         self._stream = None if on_device or not overlap else torch.cuda.Stream(model.device)
-        self._ready: list[torch.cuda.Event | None] = [None] * held
-        self._free: list[torch.cuda.Event | None] = [None] * held
+        self._ready: list[torch.cuda.Event | None] = [None] * self._held
+        self._free: list[torch.cuda.Event | None] = [None] * self._held
         self._issued = self._wanted = 0  # counted on over all passes
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream(model.device))
@@ -75,7 +75,7 @@ class DeviceFeed:
     def layer(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         if self._all_held:
             if layer not in self._arrivals:
-                self._fetch(range(layer, self._layers))
+                self._fetch()
             self._await(layer)
             return self._slots[layer]
         if self._stream is None:
@@ -89,26 +89,32 @@ class DeviceFeed:
     ) -> torch.Tensor | None:
         if self._others:
             return None
-        recorded = self._workspace.scores(score_pass, most_rows, self._token_ids[rows], rows, bias)
+        recorded = self._workspace.scores(score_pass, most_rows)
         if recorded is None:
             return None
-        self.layers_loaded += len(recorded.layers)
-        if self._stream is not None and self._all_held:
-            self._stream.wait_event(recorded.loaded)  # the pass has had the bus to itself
-        elif self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream())  # it reads slots that are filled
+        # Before the host has started the pass, which takes a while: what it reads first, and what
+        # is wanted first when it is done.
+        first = recorded.layers.start
+        self._bring(range(first, first + 1), first % self._held)
         if self._all_held:
-            self._arrivals.update(dict.fromkeys(recorded.layers))
-            self._together.append(recorded.layers)
-            self._fetch(range(self._layers))
+            if first > 0:
+                self._bring(range(1), 0)
+                self._arrived(range(1))
+            self._arrived(recorded.layers)
+        recorded.run(self._token_ids[rows], rows, bias)
+        self.layers_loaded += len(recorded.layers) - 1
+        if self._stream is not None:
+            # The pass has the bus to itself, and so has what follows from it: beside a kernel that
+            # reads over the bus, each of many small ones takes several times as long.
+            self._stream.wait_stream(torch.cuda.current_stream())
         return recorded.scores()
 
     def recorded_rows(self, rows: torch.Tensor, bias: torch.Tensor | None) -> bool:
         if self._others or not self._all_held:
             return False
-        self._fetch(range(self._layers))
-        pieces = tuple(sorted(self._together, key=lambda layers: layers.start))
-        recorded = self._workspace.rows(pieces, self._token_ids[rows], rows, bias)
+        pieces = sorted([*self._together, *self._missing()], key=lambda layers: layers.start)
+        recorded = self._workspace.rows(tuple(pieces), self._token_ids[rows], rows, bias)
+        self._fetch()
         if recorded is None:
             return False
 
@@ -133,28 +139,40 @@ class DeviceFeed:
 
     # -- where all layers are held -----------------------------------------------------------------
 
-    def _fetch(self, layers: range) -> None:
-        """Begin to bring in those of `layers` that are not there nor on their way."""
-        missing = [layer for layer in layers if layer not in self._arrivals]
+    def _missing(self) -> list[range]:
+        """Layers that are not there nor on their way, as they are brought in together.
+
+        The same on a device, where none need be waited for: what is recorded for pieces of the
+        layers then serves all tiers.
+        """
+        missing = [layer for layer in range(self._layers) if layer not in self._arrivals]
+        return list(_runs(missing, _LAYERS_PER_WAIT))
+
+    def _fetch(self) -> None:
+        """Begin to bring in what is missing."""
+        missing = self._missing()
         if not missing:
             return
-        # The same on a device, which need not wait: what is recorded for one serves the other.
-        groups = list(_runs(missing, _LAYERS_PER_WAIT))
-        self._together += groups
         if self._stream is None:
-            for run in _runs(missing, self._layers):
+            for run in _runs([layer for group in missing for layer in group], self._layers):
                 self._bring(run, run.start)
-            self._arrivals.update(dict.fromkeys(missing))
+            for group in missing:
+                self._arrived(group)
             return
+        self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             begin = self._clock.mark()
-            for group in groups:
+            for group in missing:
                 self._bring(group, group.start, beside=True)
                 arrival = torch.cuda.Event()
                 arrival.record(self._stream)
-                self._arrivals.update(dict.fromkeys(group, arrival))
-            self._workspace.fetching = arrival
-            self._timed.append((len(missing), begin, self._clock.mark()))
+                self._arrived(group, arrival)
+                self._workspace.fetching = arrival
+            self._timed.append((sum(map(len, missing)), begin, self._clock.mark()))
+
+    def _arrived(self, layers: range, when: torch.cuda.Event | None = None) -> None:
+        self._arrivals.update(dict.fromkeys(layers, when))
+        self._together.append(layers)
 
     def _await(self, layer: int) -> None:
         """Let the current stream wait until `layer` is there."""

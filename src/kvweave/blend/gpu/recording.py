@@ -120,32 +120,36 @@ class RecordedRows:
 class RecordedScores:
     """A score pass as one graph, which also brings in the layers that it asks for.
 
+    The first of these must be on its way in the current stream when it is run.
+
     Attributes:
-        layers: those that it brings in.
-        loaded: when it has them all, and the bus is free again.
+        layers: those that it asks for.
     """
 
     def __init__(self, workspace: Workspace, score_pass: ScorePass, rows: int) -> None:
         model = workspace.model
         self._inputs = inputs = _Inputs(workspace, rows)
         loading = torch.cuda.Stream(workspace.cos.device)
-        # The first run tells which layers there is any use in.
-        self.layers = range(model.layers)
-        self.loaded = torch.cuda.Event(external=True)
 
-        def run() -> torch.Tensor:
+        def run(layers: range, *, first_is_there: bool) -> tuple[torch.Tensor, range]:
             placed, causal = inputs.placed()
-            feed = _Prefetch(workspace, loading, self.layers, self.loaded)
+            feed = _Prefetch(workspace, loading, layers, first_is_there=first_is_there)
             scores = score_pass(model, inputs.ids, placed, causal, feed.layer, workspace.max_tokens)
-            self.layers = feed.join()
-            return scores
+            return scores, feed.join()
 
-        _run_beside(run)
-        self._graph, self._scores = _record(run)
+        # The first run tells which layers there is any use in.
+        _, self.layers = _run_beside(partial(run, range(model.layers), first_is_there=False))
+        self._graph, (self._scores, _) = _record(partial(run, self.layers, first_is_there=True))
         self._tokens = 0
 
     def run(self, token_ids: torch.Tensor, positions: torch.Tensor, bias: torch.Tensor) -> None:
-        """Arguments as for `Workspace.scores`."""
+        """Run it for a question.
+
+        Args:
+            token_ids, positions: int64, at most as many as it was recorded for; for fewer, the last
+                is repeated.
+            bias: fp32 `[tokens]`, see `CausalRows`.
+        """
         self._inputs.set(token_ids, positions, bias)
         self._graph.replay()
         self._tokens = len(bias)
@@ -155,13 +159,14 @@ class RecordedScores:
         return self._scores[: self._tokens]
 
 
-def _run_beside(run: Callable[[], object]) -> None:
+def _run_beside(run: Callable[[], Result]) -> Result:
     """Before a recording: kernels are compiled and libraries set up outside of it."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        run()
+        result = run()
     torch.cuda.synchronize()
+    return result
 
 
 def _record(run: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUDAGraph, Result]:
@@ -175,7 +180,7 @@ def _record(run: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUD
 class _Prefetch:
     """These layers in order, gathered on a stream beside the one that computes.
 
-    The first that is asked for is the first that is gathered.
+    The first that is asked for is the first that is gathered, unless it is there already.
     """
 
     def __init__(
@@ -183,16 +188,16 @@ class _Prefetch:
         workspace: Workspace,
         stream: torch.cuda.Stream,
         layers: range,
-        loaded: torch.cuda.Event,
+        *,
+        first_is_there: bool,
     ) -> None:
         self._workspace = workspace
         self._stream = stream
-        self._loaded = loaded
         self._slots = workspace.slots(workspace.max_tokens)
         self._layers = layers
         self._asked: list[int] = []
         self._ahead = min(LAYERS_AHEAD, len(self._slots) - 1)
-        self._issued = -1
+        self._issued = layers.start if first_is_there else -1
         self._ready: dict[int, torch.cuda.Event] = {}
         stream.wait_stream(torch.cuda.current_stream())
 
@@ -211,14 +216,12 @@ class _Prefetch:
                 ready.record(self._stream)
             self._ready[coming] = ready
             self._issued = coming
-        current.wait_event(self._ready.pop(layer))
+        if layer in self._ready:
+            current.wait_event(self._ready.pop(layer))
         self._asked.append(layer)
         return self._slots[layer % len(self._slots)]
 
     def join(self) -> range:
         """Wait for what is still being brought in; returns which layers were asked for."""
-        if torch.cuda.is_current_stream_capturing():
-            self._loaded.record(self._stream)
-        for ready in self._ready.values():
-            torch.cuda.current_stream().wait_event(ready)
+        torch.cuda.current_stream().wait_stream(self._stream)
         return range(self._asked[0], self._asked[-1] + 1) if self._asked else range(0)

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 #: Programs per layer and KV head that read over the bus: enough to fill it, and few enough to
 #: leave multiprocessors to what computes beside them.
 BUS_PROGRAMS = 8
-BUS_PROGRAMS_BESIDE = 2
+BUS_PROGRAMS_BESIDE = 3
 DEVICE_PROGRAMS = 256
 #: A recording is for a number of rows; fewer are filled up to the next multiple of this.
 ROWS_STEP = 64
@@ -125,21 +125,8 @@ class Workspace:
                 programs=DEVICE_PROGRAMS if memory.is_cuda else bus_programs,
             )
 
-    def scores(
-        self,
-        score_pass: ScorePass,
-        rows: int,
-        token_ids: torch.Tensor,
-        positions: torch.Tensor,
-        bias: torch.Tensor,
-    ) -> RecordedScores | None:
-        """What `score_pass` says of this prompt, from its graph; None where there is none.
-
-        Args:
-            rows: rows that the graph has; shorter questions repeat their last.
-            token_ids, positions: int64, at most `rows`.
-            bias: fp32 `[tokens]`, see `CausalRows`.
-        """
+    def scores(self, score_pass: ScorePass, rows: int) -> RecordedScores | None:
+        """The graph of `score_pass`, to be run over up to `rows` rows; None where there is none."""
         if not self._record:
             return None
         recorded = self._scores.get(score_pass)
@@ -149,7 +136,6 @@ class Workspace:
             except RuntimeError as error:
                 self._give_up(error)
                 return None
-        recorded.run(token_ids, positions, bias)
         return recorded
 
     def rows(

@@ -72,16 +72,23 @@ def watch_heads(
     for layer in range(apart, last + 1):
         keys, values = layer_kv(layer)
         q = placed.place(*model.qkv(layer, hidden), keys, values)
-        watched = heads.get(layer, ())
-        if watched is None:
-            attended, seen = causal.attend_and_observe(q, keys, values, model.scale)
-            scores += model.combine_heads(seen, "max")
-        else:
-            if watched:
-                scores += causal.observe(q, keys, model.scale, watched)
-            if layer == last:
-                break
+        if layer not in heads:
             attended = causal.attend(q, keys, values, model.scale)
+        else:
+            watched = _heads_here(model, heads[layer])
+            if layer == last and watched is not None:
+                seen = causal.observe(q, keys, model.scale, watched)
+            else:
+                attended, seen = causal.attend_and_observe(q, keys, values, model.scale, watched)
+            scores += model.combine_heads(seen, "max")
         if layer < last:
             hidden = model.finish(layer, hidden, attended)
     return scores
+
+
+def _heads_here(model: BlendableModel, heads: Collection[int] | None) -> list[int] | None:
+    """Of these heads, those that this rank has, numbered among its own; None: all."""
+    if heads is None:
+        return None
+    here = (head - model.first_head for head in heads)
+    return [head for head in here if 0 <= head < model.heads]

@@ -18,7 +18,7 @@ from kvweave.integrations.vllm.plugin import register
 from kvweave.integrations.vllm.selfcheck import check_pages
 from kvweave.integrations.vllm.worker import WorkerHalf
 from kvweave.kv import KVFormat, Planner, TraceWriter, build_cache
-from kvweave.models import ReadingProfile, identity_of, sentence_ends
+from kvweave.models import ReadingProfile, find_heads, identity_of, sentence_ends
 from kvweave.reuse import ChunkReuse, calibrate, warm_up
 
 log = logging.getLogger("vllm.kvweave")
@@ -49,9 +49,7 @@ def build_worker(
         vllm_config.model_config.dtype,
         device,
         max_rows=vllm_config.scheduler_config.max_num_batched_tokens,
-        profile=ReadingProfile(
-            sentence_ends=None if tokenizer is None else sentence_ends(tokenizer)
-        ),
+        profile=_profile(vllm_config.model_config, tokenizer),
     )
     block_tokens = kv_cache_config.kv_cache_groups[0].kv_cache_spec.block_size
     writer = PageWriter(model.attention_layers(), kv_caches, block_tokens)
@@ -84,6 +82,18 @@ def build_worker(
         warm_up(model, cache, workspace, settings.kv_cache.selector, longest)
     log.info("kvweave is ready after %.1f s", time.perf_counter() - started)
     return WorkerHalf(model, reuse, cache, planner, writer, settings, rank=rank, ranks=world_size)
+
+
+def _profile(model_config: Any, tokenizer: Any) -> ReadingProfile:
+    config = model_config.hf_text_config
+    heads = find_heads(model_config.model, config.num_hidden_layers, config.num_attention_heads)
+    if heads is None:
+        log.info(
+            "it is not known which heads of this model retrieve, so all in the middle are watched; "
+            "`kvweave profile %s` finds out, once",
+            model_config.model,
+        )
+    return ReadingProfile(heads, None if tokenizer is None else sentence_ends(tokenizer))
 
 
 def _tokenizer(vllm_config: Any) -> Any:

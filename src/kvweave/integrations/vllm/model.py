@@ -72,6 +72,7 @@ class VllmModel:
         self.profile = profile
         self.layers: int = len(self._blocks)
         self.heads: int = attention.num_heads
+        self.first_head: int = get_tp_group().rank_in_group * self.heads
         self.kv_heads: int = attention.num_kv_heads
         self.head_dim: int = attention.head_dim
         self.vocab_size: int = model.config.vocab_size
