@@ -13,6 +13,9 @@ nothing else running. Per length, after everything has been warmed up, in turn a
 
 and all kvweave arms again for each tier, in a process of its own, with that tier alone; from the
 ssd, which is far slower than the others, three times and at ratio 0.15 only.
+
+With `--profiled` as for a model whose retrieving heads are known (`kvweave profile`): eight heads,
+as deep in the model as those of SmolLM2. Without, all heads in the middle are watched.
 """
 
 from __future__ import annotations
@@ -74,6 +77,8 @@ SHAPES["llama-70b-quarter"] = {
     "head_dim": 128,
     "vocab_size": 128256,
 }
+#: Of SmolLM2's profile: in which of 30 layers the eight heads are.
+HEAD_LAYERS = (8, 15, 17, 17, 17, 18, 18, 19)
 CHUNKS = 8
 SYSTEM_TOKENS = QUESTION_TOKENS = 64
 TIERS = ("gpu", "cpu", "ssd")
@@ -108,6 +113,7 @@ def parse() -> argparse.Namespace:
     cli.add_argument("--ratios", type=float, nargs="+", default=[0.05, 0.10, 0.15, 0.20])
     cli.add_argument("--tiers", nargs="+", choices=TIERS, default=list(TIERS))
     cli.add_argument("--storage", choices=["auto", "int8", "fp8"], default="auto")
+    cli.add_argument("--profiled", action="store_true", help="as with a profile of the model")
     cli.add_argument("--rounds", type=int, default=7)
     cli.add_argument("--profile", action="store_true", help="print where one fill's time goes")
     cli.add_argument("--tier", choices=TIERS, help=argparse.SUPPRESS)
@@ -179,9 +185,12 @@ class Bench:
                 "plan_loads": False,  # what is asked for is measured, worthwhile or not
             }
         }
+        folder = model_folder(arguments.shape, Path(self._folder.name), longest)
+        if arguments.profiled:
+            write_profile(arguments.shape, folder, Path(self._folder.name))
         started = time.perf_counter()
         self._llm = LLM(
-            model_folder(arguments.shape, Path(self._folder.name), longest),
+            str(folder),
             load_format="dummy",
             skip_tokenizer_init=True,
             dtype=arguments.dtype,
@@ -211,6 +220,7 @@ class Bench:
             "shape": self._arguments.shape,
             "dtype": self._arguments.dtype,
             "storage": self._arguments.storage,
+            "profiled": self._arguments.profiled,
             "compilation": compilation(),
             "rounds": self._arguments.rounds,
             "start_seconds": round(self._start_seconds, 1),
@@ -323,7 +333,7 @@ def compilation() -> dict[str, Any]:
     return {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1, 2, 4]}
 
 
-def model_folder(shape: str, folder: Path, longest: int) -> str:
+def model_folder(shape: str, folder: Path, longest: int) -> Path:
     """A folder that holds the config of a model of this shape, and no weights."""
     config = {
         "architectures": ["MistralForCausalLM"],
@@ -341,7 +351,27 @@ def model_folder(shape: str, folder: Path, longest: int) -> str:
     path = folder / "model"
     path.mkdir()
     (path / "config.json").write_text(json.dumps(config | SHAPES[shape]))
-    return str(path)
+    return path
+
+
+def write_profile(shape: str, folder: Path, cache: Path) -> None:
+    """Make up a profile of the model in `folder`, to be found under `cache`."""
+    import torch
+    from safetensors.torch import save_file
+
+    from kvweave.models import profile_json, profile_path
+
+    os.environ["XDG_CACHE_HOME"] = str(cache)
+    save_file(
+        {"none": torch.zeros(1)}, folder / "model.safetensors"
+    )  # profiles are kept by weights
+    layers, heads = (SHAPES[shape][f"num_{what}"] for what in ("hidden_layers", "attention_heads"))
+    found = {
+        (layer * layers // 30, i * heads // len(HEAD_LAYERS)) for i, layer in enumerate(HEAD_LAYERS)
+    }
+    path = profile_path(folder)
+    path.parent.mkdir(parents=True)
+    path.write_text(profile_json(tuple(sorted(found)), {}))
 
 
 def summary(times: list[float]) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def blended(model, layout, selector, ratio, workspace) -> list[torch.Tensor]:
         ("none", "int8"),
     ],
 )
-def test_a_workspace_changes_no_number(model, tier, selector, storage, held, monkeypatch):
+def test_a_workspace_changes_no_number(model, tier, selector, storage, held, monkeypatch, caplog):
     monkeypatch.setattr("kvweave.blend.gpu.workspace.held_layers", lambda *args: held)
     kv = Config().kv_cache.model_copy(
         update={
@@ -106,6 +106,7 @@ def test_a_workspace_changes_no_number(model, tier, selector, storage, held, mon
     finally:
         torch.cuda.synchronize()
         cache.close()
+    assert not caplog.records, "what can be recorded was"
 
 
 def test_work_that_was_begun_is_stale_when_another_prompt_used_the_workspace(model):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ from kvweave.blend import SELECTORS, Selection
 from kvweave.blend.feed import make_feed
 from kvweave.blend.rope import RowPositions
 from kvweave.blend.rows import run_apart
+from kvweave.blend.selectors.base import Stretches
 from kvweave.blend.selectors.links import linked_scores
 from kvweave.blend.selectors.sentences import REACH, evened, whole_sentences
 from kvweave.models import ReadingProfile
@@ -155,8 +157,9 @@ def linked(llama, chunks, scores):
     """What sentences of four tokens each get, in chunks of several sentences."""
     prefix = tuple(range(1, 9))
     layout = llama.layout([("system", prefix), *(("cached", c) for c in chunks), ("fresh", (9,))])
-    numbers = torch.arange(layout.tokens) // 4
-    return linked_scores(layout, numbers, torch.tensor(scores).repeat_interleave(4)[: len(numbers)])
+    numbers = np.arange(layout.tokens) // 4
+    found = torch.tensor(scores).repeat_interleave(4)[: layout.tokens]
+    return linked_scores(layout, numbers, Stretches.of(numbers), found)
 
 
 def test_a_sentence_gets_something_from_one_that_it_shares_rare_words_with(llama):
@@ -181,12 +184,12 @@ def test_what_is_no_chunk_links_nothing(llama):
 
 
 def test_a_linked_sentence_is_taken_before_one_that_is_attended_to_less_than_the_link():
-    numbers = torch.tensor([0, 0, 1, 1, 2, 2])
+    sentences = Stretches.of(np.array([0, 0, 1, 1, 2, 2]))
     scores = torch.tensor([0.5, 0.5, 0.1, 0.1, 0.0, 0.0])
     candidates = torch.ones(6, dtype=torch.bool)
     links = torch.tensor([0.0, 0.0, 0.2])
-    assert set(whole_sentences(scores, numbers, candidates, 4, links).tolist()) == {0, 1, 4, 5}
-    assert set(whole_sentences(scores, numbers, candidates, 4).tolist()) == {0, 1, 2, 3}
+    assert set(whole_sentences(scores, sentences, candidates, 4, links).tolist()) == {0, 1, 4, 5}
+    assert set(whole_sentences(scores, sentences, candidates, 4).tolist()) == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize(("heads", "layers"), [(((1, 0),), 1), (((0, 1), (1, 0)), 2)])
@@ -213,15 +216,16 @@ def test_rows_apart_are_a_text_of_their_own_at_their_positions(llama, layout):
 
 
 def test_sentences_that_fit_are_taken_whole_and_the_rest_of_the_budget_by_token():
-    numbers = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2, 3])
+    sentences = Stretches.of(np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 3]))
     scores = torch.tensor([0.1, 0.0, 0.0, 0.9, 0.7, 0.6, 0.0, 0.5, 0.9, 0.0])
     candidates = torch.ones(10, dtype=torch.bool)
     # Sentence 1 leads (mean .8); sentence 2 (.5) is too long for what is left of five.
-    assert set(whole_sentences(scores, numbers, candidates, 5).tolist()) == {3, 4, 8, 5, 7}
-    assert set(whole_sentences(scores, numbers, candidates, 6).tolist()) == {3, 4, 5, 6, 7, 8}
+    assert set(whole_sentences(scores, sentences, candidates, 5).tolist()) == {3, 4, 8, 5, 7}
+    assert set(whole_sentences(scores, sentences, candidates, 6).tolist()) == {3, 4, 5, 6, 7, 8}
 
 
 def test_tokens_that_need_no_recomputing_are_no_part_of_a_sentence():
-    numbers, scores = torch.tensor([0, 0, 1, 1]), torch.tensor([1.0, 0.1, 0.3, 0.3])
+    sentences = Stretches.of(np.array([0, 0, 1, 1]))
+    scores = torch.tensor([1.0, 0.1, 0.3, 0.3])
     candidates = torch.tensor([False, True, True, True])
-    assert whole_sentences(scores, numbers, candidates, 2).tolist() == [2, 3]
+    assert whole_sentences(scores, sentences, candidates, 2).tolist() == [2, 3]

@@ -75,7 +75,7 @@ def test_two_ranks_answer_like_one(
     if heads:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         path = profile_path(model)
-        path.parent.mkdir()
+        path.parent.mkdir(parents=True)
         path.write_text(profile_json(heads, {}))
     one, two = answers(model, tmp_path, 1), answers(model, tmp_path, 2)
     assert two["matched"] == one["matched"] and min(two["matched"]) > 0

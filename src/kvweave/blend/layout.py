@@ -73,7 +73,7 @@ class PromptLayout:
         held = cached.nonzero()[0]
         after = int(held[-1]) + 1 if len(held) else 0
         candidates = cached & ~exact
-        self.token_ids, self.candidate_positions, self.forced, self.question = _together(
+        self.token_ids, self.candidate_positions, self.forced, self.question = together(
             [
                 self.ids,
                 candidates.nonzero()[0],
@@ -82,11 +82,11 @@ class PromptLayout:
             ],
             device,
         )
-        self.cached, self.exact, self.candidates = _together([cached, exact, candidates], device)
+        self.cached, self.exact, self.candidates = together([cached, exact, candidates], device)
         self.cached_tokens = len(held)
 
 
-def _together(arrays: Sequence[np.ndarray], device: torch.device | str) -> tuple[torch.Tensor, ...]:
+def together(arrays: Sequence[np.ndarray], device: torch.device | str) -> tuple[torch.Tensor, ...]:
     """Arrays of one dtype on the device, by one copy."""
     joined = to_device(torch.from_numpy(np.concatenate(arrays)), device)
     return joined.split([len(array) for array in arrays])

@@ -10,6 +10,7 @@ import torch
 
 from kvweave.bench.quality.laboratory import Laboratory
 from kvweave.bench.questions import Question
+from kvweave.blend.selectors.base import Stretches
 from kvweave.blend.selectors.sentences import whole_sentences
 
 HEADS = 8
@@ -41,13 +42,13 @@ class _Observed:
     """attention: fp16 `[layers, heads, tokens]`; evidence, candidates: bool `[tokens]`."""
 
     attention: torch.Tensor
-    numbers: torch.Tensor
+    sentences: Stretches
     candidates: torch.Tensor
     evidence: torch.Tensor
     budget: int
 
     def found(self, scores: torch.Tensor) -> float:
-        chosen = whole_sentences(scores, self.numbers, self.candidates, self.budget)
+        chosen = whole_sentences(scores, self.sentences, self.candidates, self.budget)
         return float(self.evidence[chosen].sum()) / min(self.budget, int(self.evidence.sum()))
 
 
@@ -106,7 +107,7 @@ def _observe(laboratory: Laboratory, question: Question) -> _Observed | None:
         if not evidence.any() or budget < 1:
             return None
         attention = laboratory.question_attention(layout).half().cpu()
-    return _Observed(attention, numbers, candidates, evidence, budget)
+    return _Observed(attention, Stretches.of(numbers), candidates, evidence, budget)
 
 
 def wanted_words(question: Question) -> tuple[str, ...]:

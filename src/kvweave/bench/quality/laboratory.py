@@ -99,20 +99,20 @@ class Laboratory:
         """
         return all_cached(self._blendable, self._cache, prompt, self.identity)
 
-    def sentences(self, layout: PromptLayout) -> torch.Tensor:
+    def sentences(self, layout: PromptLayout) -> np.ndarray:
         """Of each token, the number of its sentence: int64 `[tokens]`."""
         return sentence_numbers(layout, self._blendable.profile.sentence_ends)
 
     def evidence(
-        self, layout: PromptLayout, numbers: torch.Tensor, words: Sequence[str]
+        self, layout: PromptLayout, numbers: np.ndarray, words: Sequence[str]
     ) -> torch.Tensor:
         """The tokens of all sentences in which one of `words` stands: bool `[tokens]`."""
         ids = layout.token_ids.cpu()
         holds = [
             any(word in str(self._tokenizer.decode(sentence)) for word in words)
-            for sentence in ids.split(torch.bincount(numbers).tolist())
+            for sentence in ids.split(np.bincount(numbers).tolist())
         ]
-        return torch.tensor(holds)[numbers]
+        return torch.tensor(holds)[torch.from_numpy(numbers)]
 
     @torch.no_grad()
     def question_attention(self, layout: PromptLayout) -> torch.Tensor:

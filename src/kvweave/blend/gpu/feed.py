@@ -104,9 +104,7 @@ class DeviceFeed:
         recorded.run(self._token_ids[rows], rows, bias)
         self.layers_loaded += len(recorded.layers) - 1
         if self._stream is not None:
-            # The pass has the bus to itself, and so has what follows from it: beside a kernel that
-            # reads over the bus, each of many small ones takes several times as long.
-            self._stream.wait_stream(torch.cuda.current_stream())
+            self._stream.wait_stream(torch.cuda.current_stream())  # it reads slots that are filled
         return recorded.scores()
 
     def recorded_rows(self, rows: torch.Tensor, bias: torch.Tensor | None) -> bool:
@@ -159,6 +157,8 @@ class DeviceFeed:
             for group in missing:
                 self._arrived(group)
             return
+        # What is queued already has the bus to itself: beside a kernel that reads over it, each of
+        # the many small ones of a selector takes several times as long.
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             begin = self._clock.mark()

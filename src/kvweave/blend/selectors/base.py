@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from kvweave.blend.feed import LayerFeed
-from kvweave.blend.layout import PromptLayout
+from kvweave.blend.layout import PromptLayout, together
 from kvweave.models import BlendableModel
 
 
@@ -36,12 +37,35 @@ class Selector(Protocol):
         """int64 positions, at most `selection.budget`, all of them `layout.candidates`."""
 
 
-def stretch_sums(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """Neighbouring tokens that are taken together, such as sentences; none is left out.
+
+    Attributes:
+        numbers: int64 `[tokens]`, of each token's stretch: ascending from 0, none without tokens.
+        offsets: int64 `[stretches + 1]`, where each begins, and the end.
+    """
+
+    numbers: torch.Tensor
+    offsets: torch.Tensor
+
+    @classmethod
+    def of(cls, numbers: np.ndarray, device: torch.device | str = "cpu") -> Stretches:
+        """From the numbers, on the host."""
+        lengths = np.bincount(numbers)
+        return cls(*together([numbers, np.concatenate([[0], lengths.cumsum()])], device))
+
+    @property
+    def count(self) -> int:
+        return len(self.offsets) - 1
+
+
+def stretch_sums(values: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
     """Sums of neighbouring stretches of `values` `[tokens, ...]`: `[stretches, ...]`.
 
     Added in the same order on every rank, unlike with `index_add_`.
     """
-    return torch.segment_reduce(values, "sum", lengths=lengths, unsafe=True)
+    return torch.segment_reduce(values, "sum", offsets=offsets, unsafe=True)
 
 
 def strongest(scores: torch.Tensor, candidates: torch.Tensor, budget: int) -> torch.Tensor:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from kvweave.blend.layout import PromptLayout, to_device
-from kvweave.blend.selectors.base import stretch_sums
+from kvweave.blend.layout import PromptLayout, to_device, together
+from kvweave.blend.selectors.base import Stretches, stretch_sums
 
 #: So many of the most attended sentences pass something on, ...
 _SOURCES = 8
@@ -22,7 +22,7 @@ _SHARE = 0.5
 
 
 def linked_scores(
-    layout: PromptLayout, numbers: torch.Tensor, scores: torch.Tensor
+    layout: PromptLayout, numbers: np.ndarray, sentences: Stretches, scores: torch.Tensor
 ) -> torch.Tensor:
     """What sentences get from others that they share words with: fp32 `[sentences]`.
 
@@ -32,20 +32,21 @@ def linked_scores(
     give the same numbers on every rank.
 
     Args:
-        numbers: of each token's sentence, see `sentence_numbers`; on the host.
+        numbers: int64 `[tokens]`, of each token's sentence; on the host.
+        sentences: the same, on the device of `scores`.
         scores: fp32 `[tokens]`.
     """
-    device, sentences = scores.device, int(numbers[-1]) + 1
-    words = _words(layout, numbers.numpy(), sentences)
-    sentence, word, weights, lengths = (to_device(torch.from_numpy(a), device) for a in words)
-    whole = to_device(torch.bincount(numbers), device)
-    means = stretch_sums(scores, whole) / whole.clamp(min=1)
-    best = means.masked_fill(lengths == 0, 0.0).topk(min(_SOURCES, sentences))
+    words = _words(layout, numbers, sentences.count)
+    sentence, word, offsets = together([words.sentence, words.word, words.offsets], scores.device)
+    weights = to_device(torch.from_numpy(words.weight), scores.device)
+    means = stretch_sums(scores, sentences.offsets) / sentences.offsets.diff()
+    takes_part = offsets.diff() > 0
+    best = (means * takes_part).topk(min(_SOURCES, sentences.count))
     own = (sentence == best.indices[:, None]) * weights
     vectors = scores.new_zeros(len(own), layout.tokens)
     vectors.index_add_(1, word, own)  # one number to a place
     products = (vectors[:, word] * weights).T.contiguous()
-    cosines = stretch_sums(products, lengths)
+    cosines = stretch_sums(products, offsets)
     passed_on = cosines.square() * best.values * _SHARE  # [sentences, sources]
     return passed_on.scatter_(0, best.indices[None], 0.0).amax(dim=1)
 
@@ -56,13 +57,14 @@ class _Words(NamedTuple):
     Attributes:
         sentence, word: int64 `[pairs]`, words numbered from 0 on.
         weight: fp32 `[pairs]`, of the word in a sentence's vector, whose length is 1.
-        lengths: int64 `[sentences]`, different words of each; 0 for those that take no part.
+        offsets: int64 `[sentences + 1]`, where the words of each begin; none for one that takes no
+            part.
     """
 
     sentence: np.ndarray
     word: np.ndarray
     weight: np.ndarray
-    lengths: np.ndarray
+    offsets: np.ndarray
 
 
 def _words(layout: PromptLayout, numbers: np.ndarray, sentences: int) -> _Words:
@@ -78,4 +80,5 @@ def _words(layout: PromptLayout, numbers: np.ndarray, sentences: int) -> _Words:
     rarity = np.log(np.count_nonzero(lengths) / np.bincount(word)[word])
     norms = np.sqrt(np.bincount(sentence, rarity**2, minlength=sentences))
     weight = rarity / np.maximum(norms[sentence], 1e-6)
-    return _Words(sentence, word, weight.astype(np.float32), lengths)
+    offsets = np.concatenate([[0], lengths.cumsum()])
+    return _Words(sentence, word, weight.astype(np.float32), offsets)

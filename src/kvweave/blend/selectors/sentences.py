@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
 from kvweave.blend.attention import CausalRows
-from kvweave.blend.layout import PromptLayout, to_device
+from kvweave.blend.layout import PromptLayout
 from kvweave.blend.rope import RowPositions
-from kvweave.blend.selectors.base import Selection, stretch_sums, strongest
+from kvweave.blend.selectors.base import Selection, Stretches, stretch_sums, strongest
 from kvweave.blend.selectors.links import linked_scores
 from kvweave.blend.selectors.probe import question_scores, watch_heads
 from kvweave.models import BlendableModel
@@ -49,8 +50,9 @@ class Sentences:
         scores = evened(question_scores(selection, retrieval_attention), layout.candidates)
         selection.scores = scores
         numbers = sentence_numbers(layout, selection.model.profile.sentence_ends)
-        linked = linked_scores(layout, numbers, scores)
-        return whole_sentences(scores, numbers, layout.candidates, selection.budget, linked)
+        sentences = Stretches.of(numbers, scores.device)
+        linked = linked_scores(layout, numbers, sentences, scores)
+        return whole_sentences(scores, sentences, layout.candidates, selection.budget, linked)
 
 
 def evened(scores: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
@@ -78,7 +80,7 @@ def _mean_around(values: torch.Tensor) -> torch.Tensor:
 
 def whole_sentences(
     scores: torch.Tensor,
-    numbers: torch.Tensor,
+    sentences: Stretches,
     candidates: torch.Tensor,
     budget: int,
     linked: torch.Tensor | None = None,
@@ -91,22 +93,19 @@ def whole_sentences(
 
     Args:
         scores: fp32 `[tokens]`.
-        numbers: of each token's sentence, see `sentence_numbers`; on the host.
         candidates: bool `[tokens]`; of a sentence, only these count and are taken.
         linked: fp32 `[sentences]`, what a sentence counts for at least.
     """
-    lengths = to_device(torch.bincount(numbers), scores.device)
-    scores = scores.masked_fill(~candidates, 0.0)
-    sizes = stretch_sums(candidates.float(), lengths)
-    worth = stretch_sums(scores, lengths) / sizes.clamp(min=1)
+    counted = candidates.float()
+    sizes = stretch_sums(counted, sentences.offsets)
+    worth = stretch_sums(scores * counted, sentences.offsets) / sizes.clamp(min=1)
     if linked is not None:
         worth = torch.maximum(worth, linked)
     order = worth.argsort(descending=True, stable=True)
-    chosen = torch.zeros_like(sizes, dtype=torch.bool)
+    chosen = torch.empty_like(order, dtype=torch.bool)
     chosen[order] = sizes[order].cumsum(0) <= budget
-    first = torch.repeat_interleave(chosen, lengths, output_size=len(numbers))
     # Within a layer a score is a probability: no sum of them comes near this.
-    return strongest(scores + first * _ABOVE_ALL, candidates, budget)
+    return strongest(scores + chosen[sentences.numbers] * _ABOVE_ALL, candidates, budget)
 
 
 def retrieval_attention(
@@ -127,17 +126,16 @@ def retrieval_attention(
     return watch_heads(model, row_ids, placed, causal, layer_kv, tokens, watched, apart=apart)
 
 
-def sentence_numbers(layout: PromptLayout, ends: torch.Tensor | None) -> torch.Tensor:
-    """The number of the sentence that each token belongs to: int64 `[tokens]`, ascending, on the
-    host.
+def sentence_numbers(layout: PromptLayout, ends: torch.Tensor | None) -> np.ndarray:
+    """The number of the sentence that each token belongs to: int64 `[tokens]`, ascending.
 
     No sentence goes on from one chunk to the next.
     """
-    starts = torch.zeros(layout.tokens, dtype=torch.bool)
+    starts = np.zeros(layout.tokens, dtype=bool)
     if ends is not None:
-        starts[1:] = ends[torch.from_numpy(layout.ids[:-1])]
+        starts[1:] = ends.numpy()[layout.ids[:-1]]
     for placement in layout.placements:
         starts[placement.start] = True
         if ends is None:
             starts[placement.start : placement.start + placement.tokens : WINDOW] = True
-    return starts.long().cumsum(0)
+    return starts.cumsum() - int(starts[0])
