@@ -6,6 +6,7 @@ it costs one call.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -171,9 +172,15 @@ def _run_beside(run: Callable[[], Result]) -> Result:
 
 def _record(run: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUDAGraph, Result]:
     graph = torch.cuda.CUDAGraph()
-    # Other threads may use the device meanwhile.
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-        result = run()
+    collects = gc.isenabled()
+    gc.disable()  # what is freed in here, another recording say, would spoil this one
+    try:
+        # Other threads may use the device meanwhile.
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            result = run()
+    finally:
+        if collects:
+            gc.enable()
     return graph, result
 
 
