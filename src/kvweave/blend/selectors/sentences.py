@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: Where the tokens that end a sentence are not known, so many tokens stand for one.
 WINDOW = 16
 #: In this share of the layers the question is read without the chunks, whose KV then need not be
-#: there yet: the retrieval heads answer as well. All heads of the middle answer worse, so not there.
+#: there yet. Retrieval heads find the same answers so; all heads of the middle find fewer.
 APART = 0.25
 #: Watched where the retrieval heads are not known: all heads of these layers, as shares of all.
 MIDDLE = 0.4, 0.8
