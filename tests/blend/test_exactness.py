@@ -6,7 +6,8 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-from kvweave.blend import SELECTORS, PromptLayout, select_tokens
+from kvweave.blend import SELECTORS, PromptLayout, finish_blend, select_tokens, start_blend
+from kvweave.blend.feed import HostFeed
 from kvweave.blend.stale import STALE_BIAS
 from kvweave.engine.loading import LoadedModel
 
@@ -40,6 +41,41 @@ def test_ratio_one_gives_the_full_prefills_kv_and_logits(bench, selector):
     assert kv_error(filled, reference, slice(0, layout.tokens - 1)) < TOLERANCE
     assert (bench.next_logits(layout, filled) - expected).abs().max() < TOLERANCE
     assert result.selected == int(layout.candidates.sum())
+
+
+class KeepingFeed(HostFeed):
+    """Brings each layer in once, and keeps it."""
+
+    keeps_layers = True
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self.kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def layer(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        if layer not in self.kept:
+            keys, values = super().layer(layer)
+            self.kept[layer] = keys.clone(), values.clone()
+        return self.kept[layer]
+
+
+@pytest.mark.parametrize("selector", ["sentences", "none"])
+def test_where_layers_are_kept_all_is_computed_before_there_is_room_for_it(
+    llama, selector, monkeypatch
+):
+    layout = llama.layout(*segments(llama, order=(2, 0, 1), missing=(0,)))
+    _, expected = llama.blend(layout, selector, ratio=0.3)
+    monkeypatch.setattr(
+        "kvweave.blend.prefill.make_feed",
+        lambda model, layout, workspace, *, overlap: KeepingFeed(model, layout, overlap=overlap),
+    )
+    model = llama.blendable
+    begun = start_blend(model, layout, SELECTORS[selector], 0.3)
+    assert begun.computed
+    monkeypatch.setattr(model, "finish", None)  # nothing is left to compute
+    filled = DynamicCache()
+    finish_blend(begun, lambda layer, k, v: filled.update(k[None].clone(), v[None].clone(), layer))
+    assert kv_error(filled, expected, slice(0, layout.tokens - 1)) < 1e-6
 
 
 def test_ratio_zero_is_plain_reuse_rotated_in_place(bench):

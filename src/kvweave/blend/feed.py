@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 class LayerFeed(Protocol):
     """The cached KV of one prompt, layer by layer: gathered from its leases and rotated.
 
-    A layer is valid until the next is asked for. It may be written to, and layers may be asked for
-    again.
+    A layer may be written to, and layers may be asked for again.
 
     Attributes:
+        keeps_layers: whether a layer stays what it is, with what was written to it; else it is
+            valid until the next is asked for.
         cos, sin: fp32 `[tokens, head_dim]`, the angles of all positions.
         layers_loaded: how many layers have been brought in, over all passes.
     """
 
+    keeps_layers: bool
     cos: torch.Tensor
     sin: torch.Tensor
     layers_loaded: int
@@ -48,7 +50,7 @@ class LayerFeed(Protocol):
     def recorded_rows(self, rows: torch.Tensor, bias: torch.Tensor | None) -> bool:
         """Run these rows through all layers, from a recording; False: run them yourself.
 
-        Their keys and values then are in the layers that `layer` gives.
+        Only where layers are kept: the rows' keys and values then are in those that `layer` gives.
         """
 
     def is_current(self) -> bool:
@@ -89,6 +91,8 @@ class HostFeed:
     be needed, and layer i + 1 arrives while layer i computes. Without, everything is brought in
     before the first layer is given out. One scratch pair of keys and values serves every layer.
     """
+
+    keeps_layers = False
 
     def __init__(self, model: BlendableModel, layout: PromptLayout, *, overlap: bool) -> None:
         self._placements = layout.placements

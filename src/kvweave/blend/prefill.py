@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -174,9 +174,9 @@ def start_blend(
 ) -> StartedBlend:
     """The part of `blended_prefill` that needs no room for the result.
 
-    The tokens are chosen, and also computed where that is recorded and the workspace holds all
-    layers. An engine can queue this while it still looks for room. Arguments and errors are the
-    same.
+    The tokens are chosen, and also computed where there is a place for the KV of all layers until
+    `finish_blend`. An engine can queue this while it still looks for room. Arguments and errors are
+    the same.
     """
     clock = Stopwatch(model.device)
     clock.mark()
@@ -187,7 +187,10 @@ def start_blend(
     rows = torch.cat([layout.forced, selected]).sort().values
     bias = stale_bias(layout, selected)
     stalled = feed.stalled_seconds()
-    computed = len(rows) > 0 and feed.recorded_rows(rows, bias)
+    computed = len(rows) > 0 and feed.keeps_layers
+    if computed and not feed.recorded_rows(rows, bias):
+        for _ in _computed_layers(model, layout, feed, rows, bias):
+            pass
     clock.mark()
     return StartedBlend(model, layout, recompute_ratio, feed, clock, stalled, rows, bias, computed)
 
@@ -245,20 +248,34 @@ def _select(
 
 
 def _run_rows(started: StartedBlend, sink: KVSink) -> float:
-    """What is not computed yet, layer by layer. Returns the host's seconds in `sink`."""
-    model, feed, rows = started.model, started.feed, started.rows
-    filled = started.layout.tokens - 1
-    done = started.computed or not len(rows)
-    if not done:
-        causal = CausalRows(rows, model.dtype, started.bias)
-        placed = RowPositions(rows, feed.cos, feed.sin)
-        hidden = model.embed(started.layout.token_ids[rows])
+    """Hand all layers on, computed where they are not yet. Returns the host's seconds in `sink`."""
+    model, layout, feed = started.model, started.layout, started.feed
+    layers: Iterator[tuple[torch.Tensor, torch.Tensor]]
+    if started.computed or not len(started.rows):
+        layers = map(feed.layer, range(model.layers))
+    else:
+        layers = _computed_layers(model, layout, feed, started.rows, started.bias)
+    filled = layout.tokens - 1
     write_seconds = 0.0
-    for layer in range(model.layers):
-        keys, values = feed.layer(layer)
-        if not done:
-            hidden = run_layer(model, layer, hidden, placed, causal, keys, values)
+    for layer, (keys, values) in enumerate(layers):
         written = time.perf_counter()
         sink(layer, keys[:, :filled], values[:, :filled])
         write_seconds += time.perf_counter() - written
     return write_seconds
+
+
+def _computed_layers(
+    model: BlendableModel,
+    layout: PromptLayout,
+    feed: LayerFeed,
+    rows: torch.Tensor,
+    bias: torch.Tensor | None,
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """All layers one by one, with the rows' keys and values in them."""
+    causal = CausalRows(rows, model.dtype, bias)
+    placed = RowPositions(rows, feed.cos, feed.sin)
+    hidden = model.embed(layout.token_ids[rows])
+    for layer in range(model.layers):
+        keys, values = feed.layer(layer)
+        hidden = run_layer(model, layer, hidden, placed, causal, keys, values)
+        yield keys, values

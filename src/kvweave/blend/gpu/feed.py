@@ -48,11 +48,10 @@ class DeviceFeed:
             placement.lease.tier == "gpu" for placement in layout.placements
         )
         self._tokens = layout.tokens
-        # Where all layers are held, a layer that was brought in once stays. When it is there; None:
-        # before anything that is queued from now on.
         self._held = workspace.layers_held
-        self._all_held = self._held == self._layers
+        self.keeps_layers = self._held == self._layers
         self._arrivals: dict[int, torch.cuda.Event | None] = {}
+        """When a layer that is kept is there; None: before anything queued from now on."""
         self._together: list[range] = []
         """Layers that the computation takes in one go."""
         self._token_ids = layout.token_ids
@@ -73,7 +72,7 @@ class DeviceFeed:
         return self._workspace.slots(self._tokens)  # when the device has something to do already
 
     def layer(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-        if self._all_held:
+        if self.keeps_layers:
             if layer not in self._arrivals:
                 self._fetch()
             self._await(layer)
@@ -96,7 +95,7 @@ class DeviceFeed:
         # is wanted first when it is done.
         first = recorded.layers.start
         self._bring(range(first, first + 1), first % self._held)
-        if self._all_held:
+        if self.keeps_layers:
             if first > 0:
                 self._bring(range(1), 0)
                 self._arrived(range(1))
@@ -108,7 +107,7 @@ class DeviceFeed:
         return recorded.scores()
 
     def recorded_rows(self, rows: torch.Tensor, bias: torch.Tensor | None) -> bool:
-        if self._others or not self._all_held:
+        if self._others:
             return False
         pieces = sorted([*self._together, *self._missing()], key=lambda layers: layers.start)
         recorded = self._workspace.rows(tuple(pieces), self._token_ids[rows], rows, bias)
