@@ -1,6 +1,6 @@
 """Does kvweave on vLLM say what plain vLLM says? Greedy answers, compared token for token.
 
-    python benchmarks/vllm_equality.py --model FOLDER
+    python benchmarks/vllm_equality.py --model FOLDER [--out FILE]
 
 With everything recomputed (ratio 1.0) the answers must be equal: in fp32, where rounding does not
 decide. Prompts are built from random words over a shared system prompt; each is asked alone, and
@@ -10,10 +10,15 @@ all of them at once.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import sys
+from pathlib import Path
 from typing import Any
+
+from rich.console import Console
+from rich.progress import track
 
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
@@ -32,15 +37,21 @@ def main() -> None:
     cli.add_argument("--prompts", type=int, default=20)
     cli.add_argument("--dtype", default="float32")
     cli.add_argument("--gpu-memory-utilization", type=float, default=0.2)
+    cli.add_argument("--out", type=Path, help="JSON file to write as well")
     arguments = cli.parse_args()
     llm = start(arguments)
     prompts = make_prompts(arguments.model, arguments.prompts)
-    plain = [ask(llm, [prompt], None)[0] for prompt in prompts]
-    for prompt in prompts:
-        ask(llm, [prompt], 0.15)  # chunks are computed and stored behind the answer
+
+    def one_by_one(what: str, ratio: float | None) -> list[Answer]:
+        console = Console(stderr=True)
+        return [ask(llm, [prompt], ratio)[0] for prompt in track(prompts, what, console=console)]
+
+    plain = one_by_one("plain vLLM", None)
+    one_by_one("storing chunks", 0.15)  # they are computed and stored behind the answer
     again = ask(llm, prompts, None)
-    alone = [ask(llm, [prompt], 1.0)[0] for prompt in prompts]
+    alone = one_by_one("ratio 1.0", 1.0)
     together = ask(llm, prompts, 1.0)
+    found = {}
     for name, answers in (
         ("plain vLLM, all at once", again),
         ("ratio 1.0, one at a time", alone),
@@ -48,7 +59,10 @@ def main() -> None:
     ):
         same = sum(a.token_ids == b.token_ids for a, b in zip(plain, answers, strict=True))
         filled = sum(bool(a.report.get("loaded_bytes")) for a in answers)
+        found[name] = {"prompts": len(prompts), "equal": same, "blended": filled}
         print(f"{name}: {same} of {len(prompts)} answers equal, {filled} blended")
+    if arguments.out:
+        arguments.out.write_text(json.dumps(found, indent=1) + "\n")
     wrong = [a for a in alone if not a.report.get("loaded_bytes")]
     if wrong or [a.token_ids for a in alone] != [a.token_ids for a in plain]:
         sys.exit("not equal")
