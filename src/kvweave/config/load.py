@@ -95,9 +95,14 @@ def _problems(error: ValidationError, data: Mapping[str, Any]) -> list[str]:
         for name, section in data.items()
         if name in Config.model_fields and isinstance(section, Mapping) and name not in wrong
     }
-    parts: dict[str, Any] = {
-        name: model.model_validate(rest.get(name, {})) for name, _, model in sections()
-    }
+    parts: dict[str, Any] = {}
+    for name, _, model in sections():
+        try:
+            parts[name] = model.model_validate(rest.get(name, {}))
+        except ValidationError as more:  # a rule of the whole section
+            texts = [detail["msg"] for detail in more.errors(include_url=False)]
+            problems += [text.removeprefix("Value error, ") for text in texts]
+            parts[name] = model()
     for name, _, model in repeated_sections():
         given = [] if name in wrong else data.get(name, [])
         parts[name] = [model.model_validate(table) for table in given]

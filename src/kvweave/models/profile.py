@@ -66,11 +66,11 @@ def find_heads(source: str | Path, layers: int, heads: int) -> tuple[Head, ...] 
         return None
     key = _weights_key(folder)
     if key is not None and (written := _path(key)).is_file():
-        return _parse(written.read_text(encoding="utf-8"), str(written), layers, heads)
+        return _parse(written.read_bytes(), str(written), layers, heads)
     for name, model in MODELS.items():
         if folder == model.folder.resolve():
             shipped = _SHIPPED / f"{name}.json"
-            return _parse(shipped.read_text(encoding="utf-8"), str(shipped), layers, heads)
+            return _parse(shipped.read_bytes(), str(shipped), layers, heads)
     return None
 
 
@@ -128,12 +128,13 @@ def profile_json(heads: tuple[Head, ...], facts: dict[str, object]) -> str:
     return json.dumps({"format": _FORMAT, "heads": heads, **facts}, indent=1) + "\n"
 
 
-def _parse(text: str, path: str, layers: int, heads: int) -> tuple[Head, ...]:
+def _parse(text: bytes, path: str, layers: int, heads: int) -> tuple[Head, ...]:
     try:
         data = json.loads(text)
-        found = tuple((int(layer), int(head)) for layer, head in data["heads"])
-        usable = data["format"] == _FORMAT and bool(found)
-    except (ValueError, KeyError, TypeError):
+        found = tuple((layer, head) for layer, head in data["heads"])
+        whole = all(type(number) is int for pair in found for number in pair)
+        usable = data["format"] == _FORMAT and bool(found) and whole
+    except (ValueError, KeyError, TypeError, RecursionError):
         usable, found = False, ()
     if not usable:
         raise ProfileError(f"{path} is no profile that can be read; run `kvweave profile` again")

@@ -76,6 +76,11 @@ class PromptBuilder:
         return self._min_chunk_tokens
 
     @property
+    def renders_documents(self) -> bool:
+        """Whether the chat template has a place of its own for documents."""
+        return "documents" in str(self._tokenizer.chat_template)
+
+    @property
     def takes_tools(self) -> bool:
         """Whether the chat template has a place for tools, and tells the model to call them so
         that `<tool_call>` marks a call."""

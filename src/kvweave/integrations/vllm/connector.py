@@ -58,6 +58,8 @@ class KvweaveConnector(KVConnectorBase_V1):
                 block_tokens=block_tokens,
                 hash_tokens=getattr(vllm_config.cache_config, "hash_block_size", None)
                 or block_tokens,
+                vocabulary=vllm_config.model_config.get_vocab_size(),
+                longest=vllm_config.model_config.max_model_len,
             )
 
     @property

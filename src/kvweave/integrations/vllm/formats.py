@@ -30,6 +30,19 @@ def is_plain(body: Mapping[str, Any]) -> bool:
     )
 
 
+def not_plain_because(body: Mapping[str, Any]) -> str:
+    """The key for which `is_plain` says no."""
+    return next((key for key in _TEMPLATE_KEYS if body.get(key)), "add_generation_prompt")
+
+
+def has_document_parts(body: Mapping[str, Any]) -> bool:
+    """Whether a message holds a part that says it is a document."""
+    messages = body.get("messages") or body.get("input")
+    contents = [m.get("content") for m in messages or () if isinstance(m, dict)]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return any(isinstance(part, dict) and part.get("type") == "document" for part in parts)
+
+
 def chat_messages(body: Mapping[str, Any]) -> list[Message]:
     """Of `/v1/chat/completions`. Raises PromptError for what is not text."""
     return parse_messages(body.get("messages"))
@@ -39,9 +52,27 @@ def anthropic_messages(body: Mapping[str, Any]) -> list[Message]:
     """Of `/v1/messages`. Raises PromptError for what is not text."""
     raw = body.get("messages")
     system = body.get("system")
-    if system and isinstance(raw, list):
-        raw = [{"role": "system", "content": system}, *raw]
+    if isinstance(raw, list):
+        raw = [_with_text_documents(message) for message in raw]
+        if system:
+            raw = [{"role": "system", "content": system}, *raw]
     return parse_messages(raw)
+
+
+def _with_text_documents(message: Any) -> Any:
+    """Anthropic's document blocks of plain text, in the form that `parse_messages` knows."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list):
+        return message
+    return message | {"content": [_text_document(part) for part in content]}
+
+
+def _text_document(part: Any) -> Any:
+    source = part.get("source") if isinstance(part, dict) else None
+    if not isinstance(source, dict) or source.get("type") != "text":
+        return part
+    document = {"type": "document", "text": source.get("data")}
+    return document | ({"title": part["title"]} if part.get("title") else {})
 
 
 def response_messages(body: Mapping[str, Any]) -> list[Message]:

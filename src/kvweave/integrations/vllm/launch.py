@@ -62,10 +62,13 @@ def transfer_config(config: Config) -> dict[str, Any]:
 
 def command_line(config: Config, model: str, name: str, host: str, port: int) -> list[str]:
     """What is run. Raises VllmStartError for an option that has a key of its own."""
-    options = config.vllm.options
+    options = {name.replace("-", "_"): value for name, value in config.vllm.options.items()}
     for option, key in _OURS.items():
         if option in options:
             raise VllmStartError(f"vllm.{option} is not read; the place for it is {key}")
+    if "uds" in options:
+        raise VllmStartError("vllm.uds is not supported: kvweave serves a port, server.port")
+    others = options.pop("middleware", [])
     arguments: dict[str, Any] = {
         "model": model,
         "served_model_name": name,
@@ -74,7 +77,7 @@ def command_line(config: Config, model: str, name: str, host: str, port: int) ->
         "host": host,
         "port": port,
         "worker_cls": WORKER_CLASS,
-        "middleware": MIDDLEWARE,
+        "middleware": [MIDDLEWARE, *([others] if isinstance(others, str) else others)],
         "tokenizer_mode": "kvweave",
         "kv_transfer_config": json.dumps(transfer_config(config)),
         "enable_prompt_tokens_details": True,
@@ -92,6 +95,8 @@ def _option(name: str, value: Any) -> list[str]:
     if value is False:
         return ["--no-" + flag.removeprefix("--")]
     values = value if isinstance(value, list) else [value]
+    if name == "middleware":  # given once for each
+        return [word for value in values for word in (flag, str(value))]
     return [flag, *map(str, values)]
 
 
@@ -116,7 +121,8 @@ def serve_vllm(config: Config, host: str, port: int) -> None:
     process = subprocess.Popen(command, env=_environment(), start_new_session=True)
     with _stopped_at_the_end(process):
         address = "127.0.0.1" if host in ("0.0.0.0", "::") else host
-        url = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+        scheme = "https" if "--ssl-certfile" in command else "http"
+        url = f"{scheme}://{f'[{address}]' if ':' in address else address}:{port}"
         _wait_until_ready(process, url, config.vllm.startup_timeout_sec)
         log.info("listening on %s/v1", url)
         status = process.wait()
@@ -143,7 +149,8 @@ def _free_port(host: str, port: int) -> int:
 
 def _wait_until_ready(process: subprocess.Popen[bytes], url: str, timeout: float) -> None:
     deadline = time.monotonic() + timeout
-    with httpx.Client(trust_env=False, timeout=5.0) as client:
+    # Its own certificate need not be one for this address.
+    with httpx.Client(trust_env=False, timeout=5.0, verify=False) as client:
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 raise VllmStartError(

@@ -7,9 +7,9 @@ The request middleware (or a client that tokenises by itself) sends it as
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from kvweave.prompt import Prompt, Role, Segment
 from kvweave.reuse import Mode
@@ -22,6 +22,18 @@ class BadMarks(ValueError):
     """The marks of a request do not fit its prompt; the message says how."""
 
 
+def _unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("is not valid Unicode: it holds a lone surrogate") from error
+    return text
+
+
+UnicodeText = Annotated[str, AfterValidator(_unicode)]
+"""JSON can spell lone surrogates, which nothing can encode."""
+
+
 class SegmentMark(BaseModel):
     """One stretch of the prompt's token ids, in order; together they cover all of it."""
 
@@ -29,7 +41,7 @@ class SegmentMark(BaseModel):
 
     role: Role
     tokens: int = Field(ge=1)
-    id: str | None = None
+    id: UnicodeText | None = None
 
 
 class PromptMarks(BaseModel):
@@ -47,7 +59,7 @@ class PromptMarks(BaseModel):
 
     segments: list[SegmentMark]
     prefix_ids: list[int] | None = None
-    tenant: str = ""
+    tenant: UnicodeText = ""
     mode: Mode = "blend"
     recompute_ratio: float | None = Field(default=None, ge=0, le=1)
     selector: str | None = None
@@ -81,6 +93,18 @@ class PromptMarks(BaseModel):
             first = segments[0] if segments else None
             prefix = first.token_ids if first is not None and first.role == "system" else ()
         return Prompt(tuple(segments), prefix)
+
+    def check_prefix(self, vocabulary: int, longest: int) -> None:
+        """Raise BadMarks for a prefix that cannot be computed: other ids, or too many."""
+        prefix = self.prefix_ids or []
+        if any(not 0 <= token < vocabulary for token in prefix):
+            raise BadMarks(f"prefix_ids: all must be from 0 to {vocabulary - 1}")
+        chunk = max((s.tokens for s in self.segments if s.role == "chunk"), default=0)
+        if len(prefix) + chunk > longest:
+            raise BadMarks(
+                f"prefix_ids: {len(prefix)} of them and a chunk of {chunk} tokens are more than "
+                f"the {longest} tokens of the model's context"
+            )
 
     @classmethod
     def of(cls, prompt: Prompt, **options: Any) -> PromptMarks:

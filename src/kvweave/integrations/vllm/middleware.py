@@ -8,17 +8,29 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import uuid
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kvweave.integrations.vllm import formats
-from kvweave.integrations.vllm.marks import PARAMS_KEY, PromptMarks
+from kvweave.integrations.vllm.access import may_ask
+from kvweave.integrations.vllm.bodies import (
+    BadRequest,
+    json_object,
+    parsed,
+    read,
+    refusal,
+    replay,
+)
+from kvweave.integrations.vllm.marks import PARAMS_KEY, PromptMarks, UnicodeText
 from kvweave.integrations.vllm.plugin import TOKENIZER_MODE
 from kvweave.integrations.vllm.settings import settings_from
 from kvweave.integrations.vllm.tickets import TICKETS
@@ -28,6 +40,7 @@ from kvweave.prompt import (
     PromptBuilder,
     PromptError,
     Segment,
+    UnsupportedTokenizer,
     chunk_digest,
     parse_documents,
 )
@@ -35,14 +48,16 @@ from kvweave.reuse import Mode, UnknownSelector, selector_named
 
 log = logging.getLogger("vllm.kvweave")
 
-_MAX_BODY_BYTES = 64 * 2**20
-
 #: path -> (messages of a body, put a ticket in their place)
 _FORMATS: dict[str, tuple[Callable[..., Any], Callable[..., None]]] = {
     "/v1/chat/completions": (formats.chat_messages, formats.chat_ticket),
     "/v1/messages": (formats.anthropic_messages, formats.anthropic_ticket),
     "/v1/responses": (formats.response_messages, formats.response_ticket),
 }
+
+
+#: vLLM then keeps what it was sent for later turns: it must be the conversation, not a ticket.
+_STORES_RESPONSES = os.environ.get("VLLM_ENABLE_RESPONSES_API_STORE", "0") not in ("", "0")
 
 
 class ReuseParams(BaseModel):
@@ -62,7 +77,7 @@ class ChunkText(BaseModel):
     model_config = ConfigDict(strict=True)
 
     text: str = Field(min_length=1)
-    id: str | None = None
+    id: UnicodeText | None = None
 
 
 class ChunksRequest(BaseModel):
@@ -71,11 +86,7 @@ class ChunksRequest(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     chunks: list[ChunkText] = Field(min_length=1)
-    system: str | None = None
-
-
-class BadRequest(Exception):
-    """A body that cannot be used; the message names the field."""
+    system: UnicodeText | None = None
 
 
 class ChunkMiddleware:
@@ -89,19 +100,25 @@ class ChunkMiddleware:
         self._app = app
         self._registry = ChunkRegistry()
         self._builder: PromptBuilder | None = None
+        self._answers = {"/v1/chunks": self._register, "/v1/completions": self._token_ids} | {
+            path: partial(self._chat, messages_of=messages_of, put_ticket=put_ticket)
+            for path, (messages_of, put_ticket) in _FORMATS.items()
+            if not (path == "/v1/responses" and _STORES_RESPONSES)
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
-        if scope["type"] != "http" or scope["method"] != "POST":
+        answer = self._answers.get(path)
+        ours = scope["type"] == "http" and scope["method"] == "POST" and answer is not None
+        if not ours or not may_ask(scope):  # whom vLLM refuses, it refuses itself
             await self._app(scope, receive, send)
-        elif path == "/v1/chunks":
-            await self._register(scope, receive, send)
-        elif path in _FORMATS:
-            await self._chat(scope, receive, send, *_FORMATS[path])
-        elif path == "/v1/completions":
-            await self._token_ids(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+            return
+        assert answer is not None
+        try:
+            await answer(scope, receive, send)
+        except (BadRequest, PromptError, UnknownSelector) as error:
+            known = error if isinstance(error, BadRequest) else BadRequest(str(error))
+            await refusal(known)(scope, receive, send)
 
     async def _chat(
         self,
@@ -111,18 +128,14 @@ class ChunkMiddleware:
         messages_of: Callable[..., Any],
         put_ticket: Callable[..., None],
     ) -> None:
-        raw = await _read(receive)
-        body = _object(raw)
+        raw = await read(receive)
+        body = json_object(raw)
         if body is None or not ({"kvweave", "documents"} & body.keys() or formats.is_plain(body)):
-            await self._app(scope, _replay(raw, receive), send)
+            await self._app(scope, replay(_untenanted(raw, body), receive), send)
             return
-        try:
-            reuse = _parsed(ReuseParams, body.pop(PARAMS_KEY, None) or {}, PARAMS_KEY)
-            selector_named(reuse.selector or "none")
-            prompt = await to_thread.run_sync(self._prompt, scope["app"], body, messages_of)
-        except (BadRequest, UnknownSelector) as error:
-            await _refuse(str(error))(scope, receive, send)
-            return
+        reuse = parsed(ReuseParams, body.pop(PARAMS_KEY, None) or {}, PARAMS_KEY)
+        selector_named(reuse.selector or "none")
+        prompt = await to_thread.run_sync(self._prompt, scope["app"], body, messages_of)
         params = body.get("kv_transfer_params")
         params = dict(params) if isinstance(params, dict) else {}
         params.pop(PARAMS_KEY, None)  # ours to say
@@ -131,7 +144,7 @@ class ChunkMiddleware:
         if prompt is None:
             if params or "kv_transfer_params" in body:
                 body["kv_transfer_params"] = params
-            await self._app(scope, _replay(json.dumps(body).encode(), receive), send)
+            await self._app(scope, replay(json.dumps(body).encode(), receive), send)
             return
         marks = PromptMarks.of(prompt, **reuse.model_dump())
         body["kv_transfer_params"] = params | marks.to_params()
@@ -139,47 +152,58 @@ class ChunkMiddleware:
         ticket = TICKETS.issue(prompt.token_ids)
         put_ticket(body, ticket)
         try:
-            await self._app(scope, _replay(json.dumps(body).encode(), receive), send)
+            await self._app(scope, replay(json.dumps(body).encode(), receive), send)
         finally:
             TICKETS.revoke(ticket)
 
     def _prompt(
         self, app: Any, body: dict[str, Any], messages_of: Callable[..., Any]
     ) -> Prompt | None:
-        """The prompt of this body, or None if it is better left to vLLM."""
+        """The prompt of this body, or None if it is better left to vLLM.
+
+        Documents are never left to a chat template that has no place for them: it would leave them
+        out without a word.
+        """
+        documents = parse_documents(body.get("documents"))
+        has_documents = bool(documents) or formats.has_document_parts(body)
         try:
-            documents = parse_documents(body.get("documents"))
-        except PromptError as error:
-            raise BadRequest(str(error)) from None
+            builder = self._builder_of(app)
+        except UnsupportedTokenizer as error:
+            if has_documents:
+                raise BadRequest(f"documents: {error}") from None
+            return None
         if not formats.is_plain(body):
+            if documents and not builder.renders_documents:
+                raise BadRequest(
+                    "documents: cannot be put into the prompt together with "
+                    f"{formats.not_plain_because(body)!r}, and the model's chat template does not "
+                    "place them; send them as text of a message"
+                )
             return None
         try:
-            prompt = self._builder_of(app).build(messages_of(body), documents)
+            prompt = builder.build(messages_of(body), documents)
         except PromptError:
+            if has_documents:
+                raise
             return None  # vLLM understands more, or says what is wrong in its own format
-        return prompt if any(s.role == "chunk" for s in prompt.segments) else None
+        chunks = any(segment.role == "chunk" for segment in prompt.segments)
+        return prompt if chunks or has_documents else None
 
     async def _token_ids(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Prompts that a client has tokenised itself; whose they are is not the client's to say."""
-        raw = await _read(receive)
-        body = _object(raw)
-        params = (body or {}).get("kv_transfer_params")
-        marks = params.get(PARAMS_KEY) if isinstance(params, dict) else None
-        if isinstance(marks, dict) and marks.pop("tenant", None) is not None:
-            raw = json.dumps(body).encode()
-        await self._app(scope, _replay(raw, receive), send)
+        """Prompts that a client has tokenised itself."""
+        raw = await read(receive)
+        await self._app(scope, replay(_untenanted(raw, json_object(raw)), receive), send)
 
     async def _register(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`POST /v1/chunks`: register texts, and have their chunk KV computed."""
-        body = _object(await _read(receive))
+        body = json_object(await read(receive))
+        if body is None:
+            raise BadRequest("the body must be a JSON object")
+        request = parsed(ChunksRequest, body, "")
         try:
-            if body is None:
-                raise BadRequest("the body must be a JSON object")
-            request = _parsed(ChunksRequest, body, "")
             data = await self._warm(scope["app"], request)
-        except (BadRequest, PromptError) as error:
-            await _refuse(str(error))(scope, receive, send)
-            return
+        except UnsupportedTokenizer as error:
+            raise BadRequest(str(error)) from None
         await JSONResponse({"object": "list", "data": data})(scope, receive, send)
 
     async def _warm(self, app: Any, request: ChunksRequest) -> list[dict[str, Any]]:
@@ -225,8 +249,12 @@ class ChunkMiddleware:
                 raise BadRequest(
                     "this server was started without --tokenizer-mode kvweave, which chunks need"
                 )
+            tokenizer = cached_tokenizer_from_config(vllm_config.model_config)
+            if template := app.state.args.chat_template:
+                is_file = len(template) < 4096 and Path(template).is_file()
+                tokenizer.chat_template = Path(template).read_text() if is_file else template
             self._builder = PromptBuilder(
-                cached_tokenizer_from_config(vllm_config.model_config),
+                tokenizer,
                 min_chunk_tokens=settings.min_chunk_tokens,
                 order_chunks=settings.order_chunks,
                 registry=self._registry,
@@ -249,48 +277,10 @@ async def _compute(app: Any, prefix: tuple[int, ...], chunks: list[Segment]) -> 
         pass
 
 
-def _parsed(model: type[Any], value: Any, name: str) -> Any:
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(str(step) for step in (*([name] if name else []), *first["loc"]))
-        raise BadRequest(f"{where}: {first['msg']}") from None
-
-
-def _refuse(message: str) -> JSONResponse:
-    error = {"message": message, "type": "invalid_request_error", "param": None, "code": 400}
-    return JSONResponse({"error": error}, 400)
-
-
-def _object(raw: bytes) -> dict[str, Any] | None:
-    try:
-        body = json.loads(raw)
-    except ValueError:
-        return None
-    return body if isinstance(body, dict) else None
-
-
-async def _read(receive: Receive) -> bytes:
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            return bytes(body)
-        body += message.get("body", b"")
-        if not message.get("more_body") or len(body) > _MAX_BODY_BYTES:
-            return bytes(body)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives this body, and then what the connection really does."""
-    sent = False
-
-    async def replay() -> Message:
-        nonlocal sent
-        if sent:
-            return await receive()
-        sent = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return replay
+def _untenanted(raw: bytes, body: dict[str, Any] | None) -> bytes:
+    """The body without a tenant: whose chunks these are is not the client's to say."""
+    params = (body or {}).get("kv_transfer_params")
+    marks = params.get(PARAMS_KEY) if isinstance(params, dict) else None
+    if not isinstance(marks, dict) or marks.pop("tenant", None) is None:
+        return raw
+    return json.dumps(body).encode()

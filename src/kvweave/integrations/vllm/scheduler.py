@@ -66,6 +66,7 @@ class SchedulerHalf:
         step_rows: rows that fills may compute in one step beside vLLM's own tokens; a fill larger
             than that gets a step to itself.
         block_tokens, hash_tokens: tokens per page, and per hash of the exact-prefix cache.
+        vocabulary, longest: of the model, the context in tokens.
     """
 
     def __init__(
@@ -76,7 +77,11 @@ class SchedulerHalf:
         step_rows: int,
         block_tokens: int,
         hash_tokens: int,
+        vocabulary: int,
+        longest: int,
     ) -> None:
+        self._vocabulary = vocabulary
+        self._longest = longest
         self._selector = settings.kv_cache.selector
         self._world_size = world_size
         self._step_rows = step_rows
@@ -89,6 +94,7 @@ class SchedulerHalf:
         self._queue = StoreQueue()
         self._samples: list[dict[str, Any]] = []
         self._last_news = StepNews()
+        self._told: dict[str, Any] = {}
         self._metrics = Metrics()
         self._log = HitRateLog(self._metrics, settings.metrics.log_interval_sec)
         self._logs = settings.metrics.enable_hit_rate_log
@@ -104,6 +110,7 @@ class SchedulerHalf:
             if marks is None or not marks.blends or request.prompt_token_ids is None:
                 return
             marks.prompt(request.prompt_token_ids)
+            marks.check_prefix(self._vocabulary, self._longest)
             selector_named(marks.selector or self._selector)
         except (BadMarks, UnknownSelector) as error:
             log.warning("%s: chunks are not reused: %s", request.request_id, error)
@@ -211,18 +218,16 @@ class SchedulerHalf:
 
     def take_stats(self) -> KvweaveStats:
         """What happened since the last call, for the metrics."""
-        if not self._samples:
-            return KvweaveStats()
-        samples, self._samples = self._samples, []
         news = self._last_news
-        return KvweaveStats(
-            {
-                "samples": samples,
-                "tiers": {name: list(fill) for name, fill in news.tiers.items()},
-                "pending": len(self._queue),
-                "speeds": list(news.speeds),
-            }
-        )
+        state = {
+            "tiers": {name: list(fill) for name, fill in news.tiers.items()},
+            "pending": len(self._queue),
+            "speeds": list(news.speeds),
+        }
+        if not self._samples and state == self._told:
+            return KvweaveStats()
+        samples, self._samples, self._told = self._samples, [], state
+        return KvweaveStats({"samples": samples} | state)
 
     def close(self) -> None:
         if self._logs:
