@@ -369,3 +369,11 @@ def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
     assert "sesa" not in str(error.value)
     assert "KVWEAVE_DATABASE_URL" in str(error.value)
     parse_config({"accounts": {"database_url": "postgresql://me@host/kvweave"}}, source="x")
+
+
+def test_a_rule_of_a_whole_section_is_told_beside_a_wrong_key_of_it():
+    data = {"vllm": {"startup_timeout_sec": "a", "foo": [[1]]}}
+    with pytest.raises(ConfigError) as caught:
+        parse_config(data, source="test")
+    assert "vllm.startup_timeout_sec" in str(caught.value)
+    assert "vllm.foo must be a text" in str(caught.value)

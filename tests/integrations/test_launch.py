@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from itertools import pairwise
 
 import pytest
 
@@ -55,6 +56,25 @@ def test_vllms_own_options_go_through():
 def test_an_option_with_a_key_of_its_own_is_refused_with_that_key(option):
     with pytest.raises(launch.VllmStartError, match=rf"vllm\.{option} is not read"):
         command(vllm={option: "x"})
+
+
+@pytest.mark.parametrize("option", ["kv-transfer-config", "tokenizer-mode"])
+def test_dashes_are_underscores(option):
+    with pytest.raises(launch.VllmStartError, match="is not read"):
+        command(vllm={option: "x"})
+
+
+@pytest.mark.parametrize("given", ["my.Own", ["my.Own", "my.Other"]])
+def test_further_middleware_does_not_replace_ours(given):
+    arguments = command(vllm={"middleware": given})
+    named = [b for a, b in pairwise(arguments) if a == "--middleware"]
+    assert named == [launch.MIDDLEWARE, "my.Own", "my.Other"][: len(named)]
+    assert len(named) == (2 if given == "my.Own" else 3)
+
+
+def test_a_socket_that_is_no_port_is_refused():
+    with pytest.raises(launch.VllmStartError, match=r"vllm\.uds"):
+        command(vllm={"uds": "/run/vllm"})
 
 
 def test_the_options_are_part_of_the_configuration():

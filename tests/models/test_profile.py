@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 def write(folder: Path, text: str) -> None:
     path = profile_path(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_bytes(text.encode(errors="surrogateescape"))
 
 
 def test_a_written_profile_is_found_for_the_same_weights_wherever_they_lie(
@@ -92,7 +92,18 @@ def test_a_written_profile_goes_before_the_shipped_one() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "[]", '{"format": 1}', '{"format": 1, "heads": []}', '{"format": 9, "heads": [[0, 0]]}'],
+    [
+        "{",
+        "[]",
+        '{"format": 1}',
+        '{"format": 1, "heads": []}',
+        '{"format": 9, "heads": [[0, 0]]}',
+        '{"format": 1, "heads": [[1e999, 1]]}',
+        '{"format": 1, "heads": [[1, true]]}',
+        "[" * 100_000,
+        "\udcff",
+    ],
+    ids=range(9),
 )
 def test_a_damaged_profile_is_named(folder: Path, text: str) -> None:
     write(folder, text)

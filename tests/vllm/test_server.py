@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -17,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.vllm.engine import passage
+from transformers import AutoTokenizer
 
 from kvweave.models.embedded import resolve_model
 
@@ -37,7 +39,12 @@ log_interval_sec = 1.0
 [vllm]
 enforce_eager = true
 max_num_seqs = 8
+api_key = "{key}"
+chat_template = "{folder}/template.jinja"
 """
+KEY = "a-key"
+#: Of the template that the server is given: the model's own but for what stands in without one.
+DEFAULT_SYSTEM = "You know this town, its bridges and its market, and say what you know. " * 6
 
 
 class Server:
@@ -50,7 +57,8 @@ class Server:
         self._told = threading.Event()
         threading.Thread(target=self._read, daemon=True).start()
         assert self._told.wait(400) and self.url, "".join(self.log[-40:])
-        self.client = httpx.Client(base_url=self.url, timeout=120, trust_env=False)
+        headers = {"Authorization": f"Bearer {KEY}"}
+        self.client = httpx.Client(base_url=self.url, timeout=120, trust_env=False, headers=headers)
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -72,10 +80,14 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    resolve_model("smollm2")
+    model = Path(resolve_model("smollm2"))
     folder = tmp_path_factory.mktemp("server")
+    own = AutoTokenizer.from_pretrained(model).chat_template
+    template, found = re.subn(r"You are a helpful AI assistant[^'<]*?(?=<|')", DEFAULT_SYSTEM, own)
+    assert found == 1, own
+    (folder / "template.jinja").write_text(template)
     config = folder / "kvweave.toml"
-    config.write_text(CONFIG.format(folder=folder / "kv"))
+    config.write_text(CONFIG.format(folder=folder, key=KEY))
     environment = {k: v for k, v in os.environ.items() if k != "VLLM_ENABLE_V1_MULTIPROCESSING"}
     process = subprocess.Popen(
         [sys.executable, "-m", "kvweave", "serve", "--config", str(config), "--port", "0"],
@@ -242,6 +254,84 @@ def test_the_hit_rates_are_logged(server, known):
     while not any("GPU hit rate" in line for line in server.log):
         assert time.monotonic() < deadline
         server.ask(messages=chat(1, 2, 3))
+
+
+def test_nothing_is_done_for_who_has_no_key(server):
+    chunks = {"chunks": [{"text": passage(61), "id": "theirs"}]}
+    wrong = {"messages": chat(1, 2), "kvweave": {"ratio": 1}}
+    for headers in ({"Authorization": ""}, {"Authorization": "Bearer another"}):
+        for path, body in (("/v1/chunks", chunks), ("/v1/chat/completions", wrong)):
+            assert server.client.post(path, json=body, headers=headers).status_code == 401
+    answer = server.ask(messages=[{"role": "user", "content": [*parts(61)]}])
+    (chunk,) = answer["kv_transfer_params"]["kvweave"]["chunks"]
+    assert chunk["chunk_id"] != "theirs"
+
+
+def test_a_document_too_short_for_a_chunk_is_in_the_prompt(server):
+    messages = [{"role": "user", "content": "What is the code?"}]
+    without = server.ask(messages=messages)["usage"]["prompt_tokens"]
+    document = {"id": "d", "text": "The code is 4711."}
+    given = server.ask(messages=messages, documents=[document])["usage"]["prompt_tokens"]
+    part = {"type": "document", **document}
+    content = [part, {"type": "text", "text": "What is the code?"}]
+    as_part = server.ask(messages=[{"role": "user", "content": content}])["usage"]["prompt_tokens"]
+    assert given >= without + 6 and as_part >= without + 6
+
+
+def test_documents_that_cannot_be_placed_are_refused(server):
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    body = {"messages": chat(1), "documents": [{"text": passage(2)}], "model": "smollm2"}
+    for more in ({"tools": [tool]}, {"documents": [{"id": "\ud800", "text": passage(2)}]}):
+        text = json.dumps(body | more)
+        response = server.client.post("/v1/chat/completions", content=text)
+        assert response.status_code == 400, more
+        assert "documents" in response.json()["error"]["message"]
+
+
+def test_documents_of_anthropics_form_are_chunks(server):
+    source = {"type": "text", "media_type": "text/plain", "data": passage(71)}
+    content = [{"type": "document", "source": source}, {"type": "text", "text": "Who?"}]
+    answer = server.ask(
+        "/v1/messages", messages=[{"role": "user", "content": content}], max_tokens=8
+    )
+    assert len(tiers(answer)) == 1
+
+
+def test_the_servers_own_chat_template_serves_chunks_too(server):
+    """In parts and as one text: the same prompt, but for how words are cut at the seams."""
+    texts = [part["text"] for part in parts(81, 82)]
+    in_parts = server.ask(messages=[{"role": "user", "content": parts(81, 82)}])["usage"]
+    as_one = server.ask(messages=[{"role": "user", "content": "".join(texts)}])["usage"]
+    assert abs(in_parts["prompt_tokens"] - as_one["prompt_tokens"]) < 8
+
+
+@pytest.mark.parametrize("body", ["{", '{"messages":' + "[" * 100_000, "[]"])
+def test_what_is_no_body_is_refused_and_the_connection_lives(server, body):
+    for path in ("/v1/chat/completions", "/v1/chunks", "/v1/completions"):
+        assert server.client.post(path, content=body).status_code in (400, 422)
+
+
+def test_an_id_that_cannot_be_encoded_is_refused_and_spoils_nothing(server):
+    body = json.dumps({"chunks": [{"text": passage(91), "id": "\ud800"}]})
+    response = server.client.post("/v1/chunks", content=body)
+    assert response.status_code == 400 and "id" in response.json()["error"]["message"]
+    server.ask(messages=[{"role": "user", "content": parts(91)}])
+
+
+@pytest.mark.parametrize("prefix", [[-1], [10**9], [5] * 3000])
+def test_a_prefix_that_cannot_be_computed_is_not_tried(server, prefix):
+    ids = [random.randrange(300, 9000) for _ in range(40)]
+    segments = [{"role": "chunk", "tokens": 39}, {"role": "fresh", "tokens": 1}]
+    marks = {"segments": segments, "prefix_ids": prefix}
+    answer = server.ask("/v1/completions", prompt=ids, kv_transfer_params={"kvweave": marks})
+    assert "prefix_ids" in answer["kv_transfer_params"]["kvweave"]["error"]
+
+
+def test_what_waits_to_be_computed_is_told_also_when_nobody_asks(server):
+    server.ask(messages=chat(*range(101, 109)))
+    deadline = time.monotonic() + 60
+    while _metric(server, "kvweave_pending_chunks") > 0:
+        assert time.monotonic() < deadline
 
 
 def test_it_stops_in_order_and_leaves_no_process(server):
