@@ -126,3 +126,20 @@ def test_marks_that_do_not_fit_are_told_and_harm_nothing(engine):
     )
     assert "segments cover" in output.kv_transfer_params["kvweave"]["error"]
     assert tuple(output.outputs[0].token_ids) == engine.ask([prompt])[0].token_ids
+
+
+def test_where_every_prompt_token_is_to_be_computed_the_report_says_why_nothing_is_reused(engine):
+    from vllm import SamplingParams
+
+    from kvweave.integrations.vllm.marks import PromptMarks
+
+    prompt = engine.prompt((1, 2))
+    engine.warm([prompt])
+    extra = {"kv_transfer_params": PromptMarks.of(prompt).to_params()}
+    (output,) = engine.llm.generate(
+        [{"prompt_token_ids": list(prompt.token_ids)}],
+        [SamplingParams(temperature=0, max_tokens=1, prompt_logprobs=1, extra_args=extra)],
+        use_tqdm=False,
+    )
+    assert "prompt_logprobs" in output.kv_transfer_params["kvweave"]["error"]
+    assert len(output.prompt_logprobs) == len(prompt.token_ids)

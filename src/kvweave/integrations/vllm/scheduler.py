@@ -116,6 +116,12 @@ class SchedulerHalf:
             log.warning("%s: chunks are not reused: %s", request.request_id, error)
             self._refused[request.request_id] = str(error)
             return
+        if request.skip_reading_prefix_cache:  # vLLM would drop what is claimed
+            self._refused[request.request_id] = (
+                "chunks are not reused: prompt_logprobs or skip_reading_prefix_cache asks for "
+                "every token of the prompt to be computed"
+            )
+            return
         self._tracked[request.request_id] = _Tracked(request, marks)
 
     def claim(self, request: Any, computed_here: int) -> int | None:
