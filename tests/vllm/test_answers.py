@@ -128,7 +128,7 @@ def test_marks_that_do_not_fit_are_told_and_harm_nothing(engine):
     assert tuple(output.outputs[0].token_ids) == engine.ask([prompt])[0].token_ids
 
 
-def test_where_every_prompt_token_is_to_be_computed_the_report_says_why_nothing_is_reused(engine):
+def test_a_request_for_prompt_logprobs_is_told_why_nothing_is_reused(engine):
     from vllm import SamplingParams
 
     from kvweave.integrations.vllm.marks import PromptMarks
