@@ -118,8 +118,8 @@ class SchedulerHalf:
             return
         if request.skip_reading_prefix_cache:  # vLLM would drop what is claimed
             self._refused[request.request_id] = (
-                "prompt_logprobs or skip_reading_prefix_cache asks for every token of the prompt to "
-                "be computed: chunks are neither reused nor stored; leave it out to reuse them"
+                "prompt_logprobs or skip_reading_prefix_cache asks for every token of the prompt "
+                "to be computed: chunks are neither reused nor stored; leave it out to reuse them"
             )
             return
         self._tracked[request.request_id] = _Tracked(request, marks)
