@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when transformers is imported
 
@@ -36,6 +41,40 @@ os.environ["XDG_DATA_HOME"] = _data_home.name
 
 # Two threads on a busy two-core machine are far slower than one.
 torch.set_num_threads(1)
+
+
+@pytest.fixture
+def wait_for() -> Callable[[Callable[[], object]], None]:
+    """Waits until what it is given returns something true."""
+
+    def wait_for(true: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 30
+        while not true():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    return wait_for
+
+
+@pytest.fixture
+def hang_up(wait_for) -> Callable[..., None]:
+    """Asks, and goes away without an answer as soon as `when()` is true.
+
+    It waits for what it is to interrupt: a client with a time limit may be gone before a busy
+    server has begun.
+    """
+
+    def hang_up(
+        url: str, body: object, when: Callable[[], object], headers: Mapping[str, str] | None = None
+    ) -> None:
+        address = urlsplit(url)
+        with closing(HTTPConnection(address.netloc, timeout=30)) as connection:
+            sent = {"content-type": "application/json"} | dict(headers or {})
+            connection.request("POST", address.path, json.dumps(body), sent)
+            wait_for(when)
+
+    return hang_up
+
 
 SHAPE = dict(
     vocab_size=512,

@@ -47,6 +47,7 @@ class WordEngine:
     queue_s, first_delay_s: before it begins, and what the prompt takes.
     pause_after: after so many deltas it says nothing for `pause_s` seconds.
     error: raised instead of the first delta, or after `error_after` deltas.
+    running, answered: requests that run, and the deltas the last of them has given.
     """
 
     words: Sequence[str] = ("It", " was", " built", " in", " 1871", ".")
@@ -65,6 +66,7 @@ class WordEngine:
     warmed: list[tuple[tuple[int, ...], list[tuple[int, ...]]]] = field(default_factory=list)
     tenants: list[str] = field(default_factory=list)
     running: int = 0
+    answered: int = 0
     ended: threading.Event = field(default_factory=threading.Event)
     finished: int = 0
 
@@ -96,7 +98,7 @@ class WordEngine:
                 if self.error is not None and count > self.error_after:
                     raise self.error
                 await asyncio.sleep(self.delay_s)
-                progress.completion_tokens = count
+                progress.completion_tokens = self.answered = count
                 yield Delta(word, count)
                 if count == self.pause_after:
                     await asyncio.sleep(self.pause_s)
