@@ -78,6 +78,24 @@ class Server:
         return response.json()
 
 
+def start(config: Path) -> subprocess.Popen[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "VLLM_ENABLE_V1_MULTIPROCESSING"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "kvweave", "serve", "--config", str(config), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    )
+
+
+def children(process: subprocess.Popen[str]) -> list[Path]:
+    """Their places under /proc."""
+    command = ["pgrep", "-P", str(process.pid)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [Path(f"/proc/{pid}") for pid in found.split()]
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     model = Path(resolve_model("smollm2"))
@@ -88,14 +106,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     (folder / "template.jinja").write_text(template)
     config = folder / "kvweave.toml"
     config.write_text(CONFIG.format(folder=folder, key=KEY))
-    environment = {k: v for k, v in os.environ.items() if k != "VLLM_ENABLE_V1_MULTIPROCESSING"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kvweave", "serve", "--config", str(config), "--port", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-    )
+    process = start(config)
     try:
         yield Server(process)
     finally:
@@ -335,11 +346,27 @@ def test_what_waits_to_be_computed_is_told_also_when_nobody_asks(server):
 
 
 def test_it_stops_in_order_and_leaves_no_process(server):
-    """The last one: the server is gone afterwards."""
-    group = subprocess.run(
-        ["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True, check=True
-    ).stdout.split()
+    """The last one with the server: it is gone afterwards."""
+    started = children(server.process)
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(120) == 0
-    for pid in group:
-        assert not Path(f"/proc/{pid}").exists()
+    assert not any(child.exists() for child in started)
+
+
+@pytest.mark.parametrize("after", ["Resolved architecture", "Initializing a V1 LLM engine"])
+def test_it_is_stopped_while_it_starts_without_waiting_or_a_traceback(tmp_path, after):
+    config = tmp_path / "kvweave.toml"
+    config.write_text('[model]\nengine = "vllm"\n')
+    process = start(config)
+    try:
+        assert process.stdout is not None
+        next(line for line in process.stdout if after in line)
+        started = children(process)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[0]
+        assert process.returncode == 0
+        assert "stopping vLLM" in said, said
+        assert "Traceback" not in said and "did not stop" not in said, said
+        assert started and not any(child.exists() for child in started)
+    finally:
+        process.kill()

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from threading import Event
 from typing import Any
 
 import httpx
@@ -27,6 +28,8 @@ WORKER_CLASS = "kvweave.integrations.vllm.worker_class.KvweaveWorker"
 MIDDLEWARE = "kvweave.integrations.vllm.middleware.ChunkMiddleware"
 #: Streams that still run when the server is told to stop get this long to finish.
 STOP_GRACE_SECONDS = 30.0
+#: The same for a server that still starts.
+START_GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.25
 #: Set by us; giving them in `[vllm]` would contradict other keys of the configuration.
 _OURS = {
@@ -119,11 +122,13 @@ def serve_vllm(config: Config, host: str, port: int) -> None:
     command = command_line(config, str(resolve_model(model_id)), name, host, port)
     log.info("starting vLLM with model %s", name)
     process = subprocess.Popen(command, env=_environment(), start_new_session=True)
-    with _stopped_at_the_end(process):
+    ready = Event()
+    with _stopped_at_the_end(process, ready):
         address = "127.0.0.1" if host in ("0.0.0.0", "::") else host
         scheme = "https" if "--ssl-certfile" in command else "http"
         url = f"{scheme}://{f'[{address}]' if ':' in address else address}:{port}"
         _wait_until_ready(process, url, config.vllm.startup_timeout_sec)
+        ready.set()
         log.info("listening on %s/v1", url)
         status = process.wait()
         if status:
@@ -169,8 +174,11 @@ def _wait_until_ready(process: subprocess.Popen[bytes], url: str, timeout: float
 
 
 @contextmanager
-def _stopped_at_the_end(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Let SIGTERM and Ctrl-C stop vLLM in order, and leave none of its processes behind."""
+def _stopped_at_the_end(process: subprocess.Popen[bytes], ready: Event) -> Iterator[None]:
+    """Let SIGTERM and Ctrl-C stop vLLM in order, and leave none of its processes behind.
+
+    Before it is `ready` it has nothing to finish, and does not hear of a Ctrl-C all the time.
+    """
 
     def interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
@@ -182,12 +190,20 @@ def _stopped_at_the_end(process: subprocess.Popen[bytes]) -> Iterator[None]:
         log.info("stopping vLLM")
     finally:
         signal.signal(signal.SIGTERM, previous)
-        if process.poll() is None:
+        if not ready.is_set():
+            _signal_all(process, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(START_GRACE_SECONDS)
+        elif process.poll() is None:
             process.send_signal(signal.SIGINT)
             try:
                 process.wait(STOP_GRACE_SECONDS)
             except subprocess.TimeoutExpired:
                 log.warning("vLLM did not stop in %.0f s: killed", STOP_GRACE_SECONDS)
-        with suppress(ProcessLookupError):  # nothing may be left of it
-            os.killpg(process.pid, signal.SIGKILL)
+        _signal_all(process, signal.SIGKILL)  # nothing may be left of it
         process.wait()
+
+
+def _signal_all(process: subprocess.Popen[bytes], number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
