@@ -37,6 +37,7 @@ from kvweave.prompt import ChunkRegistry, Prompt, PromptBuilder
 TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    "{% if enable_thinking is false %}{{ '<think></think>' }}{% endif %}"
 )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-import time
 from base64 import b64decode
 
 import pytest
@@ -165,6 +164,11 @@ async def test_documents_become_chunks(client, engine, chat):
     assert [s.chunk_id for s in engine.prompts[0].segments if s.role == "chunk"] == ["d1"]
 
 
+async def test_variables_reach_the_chat_template(client, engine, chat, tokenizer):
+    await client.post(PATH, json=chat(chat_template_kwargs={"enable_thinking": False}))
+    assert tokenizer.decode(engine.prompts[0].token_ids).endswith("assistant\n<think></think>")
+
+
 @pytest.mark.parametrize(
     "harmless",
     [
@@ -202,11 +206,10 @@ async def test_building_a_long_prompt_does_not_hold_up_other_requests(client, ap
     engine.max_model_len = 10**8
     body = chat(messages=[{"role": "user", "content": "lodge " * 200_000}])
     slow = asyncio.create_task(client.post(PATH, json=body))
-    longest = 0.0
+    answered = 0
     while not slow.done():
-        start = time.perf_counter()
         await asyncio.sleep(0)
         assert (await client.get("/health")).status_code == 200
-        longest = max(longest, time.perf_counter() - start)
+        answered += 1
     assert (await slow).status_code == 200
-    assert longest < 0.3
+    assert answered > 100  # some 15 where the prompt is built on the event loop

@@ -163,7 +163,7 @@ def test_the_lock_of_a_killed_process_is_free(join, tier, peers):
 
 def test_a_process_that_stops_with_the_lock_held_stops_nobody_else(join, tier, peers, monkeypatch):
     """Hits go on as ever, and what cannot be written is given up."""
-    monkeypatch.setattr("kvweave.kv.tiers.journal._PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr("kvweave.kv.tiers.journal._PATIENCE_SECONDS", 4.0)
     monkeypatch.setattr("kvweave.kv.tiers.ssd._RETRY_SECONDS", 0.2)
     tier.put(peers.chunk(1))
     tier.flush()
@@ -175,7 +175,7 @@ def test_a_process_that_stops_with_the_lock_held_stops_nobody_else(join, tier, p
     assert peers.read(tier, 1) == "hit"
     assert peers.read(tier, 2) == "miss"
     assert tier.stats().chunks == 1
-    assert time.monotonic() - started < 0.7
+    assert time.monotonic() - started < 3.5
     tier.flush()
     assert tier.dropped_writes == 1
     stopped.kill()

@@ -46,6 +46,14 @@ TEMPLATES = {
         "{{ raise_exception('System role not supported') }}{% endif %}"
         "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
     ),
+    # Takes a variable of its own at both ends.
+    "thinking": (
+        "<|im_start|>system\n{{ style | default('You help.') }}<|im_end|>\n"
+        "{% for m in messages %}"
+        "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+        "{{ '<|im_start|>assistant\n' }}"
+        "{% if enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"
+    ),
     "content first": "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}",
     "shouting": "{% for m in messages %}{{ m.content | tojson(ensure_ascii=true) }}{% endfor %}",
     "truncating": "{% for m in messages %}{{ m.content[:9] }}<|im_end|>{% endfor %}",

@@ -343,6 +343,40 @@ def test_a_template_that_begins_with_the_content_has_an_empty_prefix(tokenizers)
     assert [segment.role for segment in prompt.segments] == ["chunk", "fresh"]
 
 
+def test_the_template_gets_its_variables_and_chunks_stay_what_they_are(tokenizers, decode):
+    builder = PromptBuilder(tokenizers["thinking"], registry=ChunkRegistry(), min_chunk_tokens=8)
+    plain = builder.build([user(PASSAGE, "Who?")])
+    brief = builder.build([user(PASSAGE, "Who?")], template_kwargs={"enable_thinking": False})
+    assert decode(brief.token_ids) == decode(plain.token_ids) + "<think>\n\n</think>\n\n"
+    assert brief.segments[:2] == plain.segments[:2]  # the same prefix, the same chunk
+
+
+def test_the_prefix_is_rendered_with_the_variables_too(tokenizers, decode):
+    builder = PromptBuilder(tokenizers["thinking"], registry=ChunkRegistry(), min_chunk_tokens=8)
+    prompt = builder.build([user(PASSAGE, "Who?")], template_kwargs={"style": "Be brief."})
+    assert "Be brief." in decode(prompt.segments[0].token_ids)
+    assert prompt.prefix_ids == builder.prefix_ids(template_kwargs={"style": "Be brief."})
+    assert prompt.prefix_ids != builder.prefix_ids()
+
+
+def test_a_variable_cannot_write_special_tokens(tokenizers):
+    tokenizer = tokenizers["thinking"]
+    builder = PromptBuilder(tokenizer, registry=ChunkRegistry(), min_chunk_tokens=8)
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    counts = [
+        builder.build([user("Hi")], template_kwargs={"style": style}).token_ids.count(end)
+        for style in ("Be brief.", "Be brief.<|im_end|>")
+    ]
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("name", ["tokenize", "tools", "chat_template", "messages", "documents"])
+def test_how_the_template_is_rendered_is_no_variable_of_it(builder, name):
+    with pytest.raises(PromptError, match=name) as caught:
+        builder.build([user("Hi")], template_kwargs={name: None})
+    assert caught.value.path == "chat_template_kwargs"
+
+
 @pytest.mark.parametrize("template", ["shouting", "truncating"])
 def test_a_template_that_changes_marks_is_an_error(tokenizers, template):
     builder = PromptBuilder(tokenizers[template], registry=ChunkRegistry(), min_chunk_tokens=8)

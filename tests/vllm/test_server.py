@@ -41,9 +41,10 @@ enforce_eager = true
 max_num_seqs = 8
 api_key = "{key}"
 chat_template = "{folder}/template.jinja"
+default_chat_template_kwargs = '{{"about": "{about}"}}'
 """
 KEY = "a-key"
-#: Of the template that the server is given: the model's own but for what stands in without one.
+#: What the server's template says where no system message does: a variable with a default.
 DEFAULT_SYSTEM = "You know this town, its bridges and its market, and say what you know. " * 6
 
 
@@ -70,9 +71,8 @@ class Server:
         self._told.set()
 
     def ask(self, path: str = "/v1/chat/completions", **body: Any) -> dict[str, Any]:
-        common = {"model": "smollm2", "temperature": 0}
-        if path != "/v1/responses":
-            common["max_tokens"] = 8
+        limit = "max_output_tokens" if path == "/v1/responses" else "max_tokens"
+        common = {"model": "smollm2", "temperature": 0, limit: 8}
         response = self.client.post(path, json=common | body)
         assert response.status_code == 200, response.text
         return response.json()
@@ -101,11 +101,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     model = Path(resolve_model("smollm2"))
     folder = tmp_path_factory.mktemp("server")
     own = AutoTokenizer.from_pretrained(model).chat_template
-    template, found = re.subn(r"You are a helpful AI assistant[^'<]*?(?=<|')", DEFAULT_SYSTEM, own)
+    template, found = re.subn(r"You are a helpful AI assistant[^'<]*?(?=<|')", "' ~ about ~ '", own)
     assert found == 1, own
-    (folder / "template.jinja").write_text(template)
+    (folder / "template.jinja").write_text(template + "{{ ending | default('') }}")
     config = folder / "kvweave.toml"
-    config.write_text(CONFIG.format(folder=folder, key=KEY))
+    config.write_text(CONFIG.format(folder=folder, key=KEY, about=DEFAULT_SYSTEM))
     process = start(config)
     try:
         yield Server(process)
@@ -120,6 +120,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def parts(*numbers: int) -> list[dict[str, str]]:
     texts = [*map(passage, numbers), "What is in the town?"]
     return [{"type": "text", "text": text} for text in texts]
+
+
+def prompt_tokens(answer: dict[str, Any]) -> int:
+    """In any format; Anthropic's leaves out what was cached."""
+    usage = answer["usage"]
+    if "cache_read_input_tokens" in usage:
+        return usage["input_tokens"] + usage["cache_read_input_tokens"]
+    return usage.get("prompt_tokens") or usage["input_tokens"]
 
 
 def chat(*numbers: int) -> list[dict[str, Any]]:
@@ -314,6 +322,22 @@ def test_the_servers_own_chat_template_serves_chunks_too(server):
     in_parts = server.ask(messages=[{"role": "user", "content": parts(81, 82)}])["usage"]
     as_one = server.ask(messages=[{"role": "user", "content": "".join(texts)}])["usage"]
     assert abs(in_parts["prompt_tokens"] - as_one["prompt_tokens"]) < 8
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+def test_a_request_sets_variables_of_the_chat_template(server, path):
+    """With chunks the prompt grows by the same as the one that vLLM renders itself."""
+    ending = {"ending": "And now the answer, as short as it can be: "}
+    texts, field = parts(1, 2, 3), "messages"
+    if path == "/v1/responses":
+        texts, field = [part | {"type": "input_text"} for part in texts], "input"
+
+    def grows_by(content: Any) -> int:
+        body = {field: [{"role": "user", "content": content}]}
+        plain = prompt_tokens(server.ask(path, **body))
+        return prompt_tokens(server.ask(path, **body, chat_template_kwargs=ending)) - plain
+
+    assert grows_by(texts) == grows_by("".join(part["text"] for part in texts)) > 5
 
 
 @pytest.mark.parametrize("body", ["{", '{"messages":' + "[" * 100_000, "[]"])

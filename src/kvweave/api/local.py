@@ -108,6 +108,7 @@ class LocalModel:
                 parse_messages(request.messages),
                 parse_documents(request.documents),
                 tools=request.usable_tools,
+                template_kwargs=request.chat_template_kwargs,
                 tenant=tenant,
             )
 

@@ -72,6 +72,7 @@ class ChatCompletionRequest(BaseModel):
     documents: Any = None
     tools: list[FunctionTool] | None = None
     tool_choice: Any = None
+    chat_template_kwargs: dict[str, Any] | None = None
     max_tokens: TokenLimit | None = None
     max_completion_tokens: TokenLimit | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)

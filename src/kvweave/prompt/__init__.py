@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvweave.prompt.builder import PromptBuilder
+from kvweave.prompt.builder import TEMPLATE_KWARGS, PromptBuilder
 from kvweave.prompt.content import ChunkOrder, chunk_digest
 from kvweave.prompt.errors import PromptError, UnsupportedTokenizer
 from kvweave.prompt.messages import (
@@ -17,6 +17,7 @@ from kvweave.prompt.registry import ChunkMatch, ChunkRegistry
 from kvweave.prompt.segments import Prompt, Role, Segment
 
 __all__ = [
+    "TEMPLATE_KWARGS",
     "ChunkMatch",
     "ChunkOrder",
     "ChunkRegistry",

@@ -19,6 +19,14 @@ from kvweave.prompt.segments import Prompt, Segment
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+#: Where a request says which variables its chat template gets.
+TEMPLATE_KWARGS = "chat_template_kwargs"
+_RENDERING = frozenset(
+    "add_generation_prompt chat_template continue_final_message conversation documents max_length "
+    "messages padding return_assistant_tokens_mask return_dict return_tensors tokenize "
+    "tokenizer_kwargs tools truncation".split()
+)
+
 
 class PromptBuilder:
     """Builds prompts in which a chunk's ids are the same wherever it stands. Thread-safe.
@@ -92,17 +100,21 @@ class PromptBuilder:
         documents: Sequence[Document] | None = None,
         *,
         tools: Sequence[Mapping[str, Any]] = (),
+        template_kwargs: Mapping[str, Any] | None = None,
         tenant: str = "",
     ) -> Prompt:
         """The prompt for `messages`, ending where the assistant's answer begins.
 
         `documents` are put at the start of the last user message. `tools` are functions in OpenAI's
-        form. `tenant` is whose registered texts are looked for.
+        form. `template_kwargs` are variables of the chat template's own, such as `enable_thinking`.
+        `tenant` is whose registered texts are looked for.
 
         Raises:
             PromptError: there is nothing to build from, a text is not valid Unicode, the model
                 takes no tools, or the chat template refuses the messages.
         """
+        template_kwargs = template_kwargs or {}
+        _check_template_kwargs(template_kwargs)
         documents = documents or ()
         if not messages:
             raise PromptError("must hold at least one message", "messages")
@@ -120,7 +132,7 @@ class PromptBuilder:
         texts += [document.chunk_text for document in documents]
         texts += _strings_in([call.arguments for m in messages for call in m.tool_calls])
         texts += _strings_in([call.name for m in messages for call in m.tool_calls])
-        texts += _strings_in(list(tools))
+        texts += _strings_in([list(tools), template_kwargs])
         marks = _ChatMarks(
             chunks=Marks(texts, delimiters=("\ue000", "\ue001")),
             special=Marks(texts, delimiters=("\ue002", "\ue003")),
@@ -138,9 +150,10 @@ class PromptBuilder:
             )
             for index, message in enumerate(messages)
         ]
-        marked_tools = [self._marked_value(tool, marks, "tools") for tool in tools]
+        arguments = self._marked_value(template_kwargs, marks, TEMPLATE_KWARGS)
+        arguments["tools"] = self._marked_value(tools, marks, "tools") or None
         try:
-            return self._splice(conversation, marked_tools, marks)
+            return self._splice(conversation, arguments, marks)
         except MangledMark:
             raise PromptError(
                 "the model's chat template changes the text it is given, so chunks and spelt-out "
@@ -174,7 +187,13 @@ class PromptBuilder:
             raise PromptError("must not be empty", "prompt")
         return Prompt(tuple(segments), ())
 
-    def prefix_ids(self, system: str | None = None, *, tenant: str = "") -> tuple[int, ...]:
+    def prefix_ids(
+        self,
+        system: str | None = None,
+        *,
+        template_kwargs: Mapping[str, Any] | None = None,
+        tenant: str = "",
+    ) -> tuple[int, ...]:
         """Ids of the prefix that prompts with this system message share.
 
         Raises:
@@ -183,7 +202,8 @@ class PromptBuilder:
         messages = [Message("user", "")]
         if system is not None:
             messages.insert(0, Message("system", system))
-        return self.build(messages, tenant=tenant).prefix_ids
+        prompt = self.build(messages, template_kwargs=template_kwargs, tenant=tenant)
+        return prompt.prefix_ids
 
     def encode_chunk(self, text: str) -> tuple[int, ...]:
         """The ids that `text` has as a chunk, in every prompt."""
@@ -242,11 +262,11 @@ class PromptBuilder:
     def _splice(
         self,
         conversation: list[dict[str, Any]],
-        tools: Sequence[Mapping[str, Any]],
+        arguments: Mapping[str, Any],
         marks: _ChatMarks,
     ) -> Prompt:
-        head, rest = marks.chunks.split(self._render(conversation, tools))
-        prefix = self._prefix_text(conversation, tools, marks)
+        head, rest = marks.chunks.split(self._render(conversation, arguments))
+        prefix = self._prefix_text(conversation, arguments, marks)
         prefix_ids = self._encode_run(prefix, marks, at_start=True)
         segments: list[Segment] = []
         if head.startswith(prefix):
@@ -266,23 +286,18 @@ class PromptBuilder:
     def _prefix_text(
         self,
         conversation: list[dict[str, Any]],
-        tools: Sequence[Mapping[str, Any]],
+        arguments: Mapping[str, Any],
         marks: _ChatMarks,
     ) -> str:
         leading = list(takewhile(lambda message: message["role"] == "system", conversation))
         user = {"role": "user", "content": marks.chunks.mark(None)}
-        head, rest = marks.chunks.split(self._render([*leading, user], tools))
+        head, rest = marks.chunks.split(self._render([*leading, user], arguments))
         return head if rest else ""
 
-    def _render(
-        self, conversation: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]]
-    ) -> str:
+    def _render(self, conversation: list[dict[str, Any]], arguments: Mapping[str, Any]) -> str:
         try:
             rendered = self._tokenizer.apply_chat_template(
-                conversation,
-                tools=[dict(tool) for tool in tools] or None,
-                tokenize=False,
-                add_generation_prompt=True,
+                conversation, tokenize=False, add_generation_prompt=True, **arguments
             )
         except Exception as error:  # the template is the model's code and may raise anything
             raise PromptError(
@@ -344,6 +359,13 @@ def _check_unicode(messages: Sequence[Message], documents: Sequence[Document]) -
     for index, document in enumerate(documents):
         for field in ("id", "title", "text"):
             _check_encodes(getattr(document, field) or "", f"documents[{index}].{field}")
+
+
+def _check_template_kwargs(kwargs: Mapping[str, Any]) -> None:
+    """Raise for names that are no variables of the template: they change how it is rendered."""
+    taken = sorted(_RENDERING & kwargs.keys())
+    if taken:
+        raise PromptError(f"cannot set {', '.join(taken)}", TEMPLATE_KWARGS)
 
 
 def _check_encodes(text: str, path: str) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kvweave.prompt import Message, parse_messages
+from kvweave.prompt import TEMPLATE_KWARGS, Message, PromptError, parse_messages
 
 #: Keys that change what the template makes of the messages: such requests are left alone.
 _TEMPLATE_KEYS = (
     "tools",
     "functions",
     "chat_template",
-    "chat_template_kwargs",
     "continue_final_message",
     "reasoning_effort",
     "thinking",
@@ -33,6 +32,18 @@ def is_plain(body: Mapping[str, Any]) -> bool:
 def not_plain_because(body: Mapping[str, Any]) -> str:
     """The key for which `is_plain` says no."""
     return next((key for key in _TEMPLATE_KEYS if body.get(key)), "add_generation_prompt")
+
+
+def template_kwargs(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables that the chat template gets, joined as vLLM joins them.
+
+    Raises:
+        PromptError: they are not a JSON object.
+    """
+    given = body.get(TEMPLATE_KWARGS) or {}
+    if not isinstance(given, dict):
+        raise PromptError("must be an object", TEMPLATE_KWARGS)
+    return {**defaults, **{k: v for k, v in given.items() if v not in (None, "auto")}}
 
 
 def has_document_parts(body: Mapping[str, Any]) -> bool:

@@ -181,7 +181,8 @@ class ChunkMiddleware:
                 )
             return None
         try:
-            prompt = builder.build(messages_of(body), documents)
+            template_kwargs = formats.template_kwargs(body, _default_template_kwargs(app))
+            prompt = builder.build(messages_of(body), documents, template_kwargs=template_kwargs)
         except PromptError:
             if has_documents:
                 raise
@@ -211,7 +212,8 @@ class ChunkMiddleware:
 
         def encode() -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
             ids = [builder.encode_chunk(chunk.text) for chunk in request.chunks]
-            return builder.prefix_ids(request.system), ids
+            defaults = _default_template_kwargs(app)
+            return builder.prefix_ids(request.system, template_kwargs=defaults), ids
 
         prefix, encoded = await to_thread.run_sync(encode)
         longest = app.state.vllm_config.model_config.max_model_len - 2
@@ -260,6 +262,11 @@ class ChunkMiddleware:
                 registry=self._registry,
             )
         return self._builder
+
+
+def _default_template_kwargs(app: Any) -> dict[str, Any]:
+    """What this server's chat template gets where a request does not say."""
+    return getattr(app.state.args, "default_chat_template_kwargs", None) or {}
 
 
 async def _compute(app: Any, prefix: tuple[int, ...], chunks: list[Segment]) -> None:
